@@ -1,0 +1,1 @@
+"""Brings telemetry in. Knows OpenTelemetry and the log, never ClickHouse."""

@@ -1,0 +1,1 @@
+"""Reads attributed tables and shows them. Computes no money."""

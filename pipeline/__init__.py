@@ -1,0 +1,1 @@
+"""Log to store to attribution to bills. Never imports collectors."""

@@ -1,0 +1,38 @@
+-- Rollup per tenant and model, written by the run that publishes the window. Token sums are NULL when no request of the group reports them.
+-- requests are counted in the window of their root; atoms in the window of the slot.
+CREATE TABLE IF NOT EXISTS tenant_windows (
+    window_from DateTime('UTC'),
+    run_id UInt64,
+    tenant LowCardinality(String),
+    model LowCardinality(String),
+    requests UInt64,
+    outcomes Map(LowCardinality(String), UInt64),
+    attempts UInt64,
+    failed_attempts UInt64,
+    input_tokens Nullable(UInt64),
+    output_tokens Nullable(UInt64),
+    input_uncached_tokens Nullable(UInt64),
+    input_cache_read_tokens Nullable(UInt64),
+    input_cache_write_tokens Nullable(UInt64),
+    output_text_tokens Nullable(UInt64),
+    output_reasoning_tokens Nullable(UInt64),
+    hit_base_tokens UInt64,
+    hit_tokens UInt64,
+    generated_tokens Nullable(UInt64),
+    delivered_tokens Nullable(UInt64),
+    delivered_assumed_tokens UInt64,
+    useful_tokens UInt64,
+    usage_reported UInt64,
+    usage_estimated UInt64,
+    usage_unknown UInt64,
+    split_unknown UInt64,
+    slo_met UInt64,
+    slo_of UInt64,
+    flags Map(LowCardinality(String), UInt64),
+    atoms Int128,
+    class_atoms Map(LowCardinality(String), Int128),
+    busy_ns UInt64,
+    fully_loaded_atoms Int128,
+    saved_gross_atoms Nullable(Int128)
+) ENGINE = MergeTree PARTITION BY toYYYYMM(window_from) ORDER BY (window_from, run_id, tenant, model)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1

@@ -1,0 +1,8 @@
+CREATE TABLE IF NOT EXISTS tenants (
+    config_hash String,
+    tenant String,
+    name String,
+    aliases Array(String),
+    billing_account String,
+    time_zone String
+) ENGINE = MergeTree ORDER BY (config_hash, tenant)

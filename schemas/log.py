@@ -1,0 +1,72 @@
+"""The log between the collectors and the loader: Kafka's words, as Protocols.
+
+A topic has partitions; a partition is an append-only sequence of records with offsets from 0. What a consumer
+group commits is the *next* offset to read. Both implementations are in `pipeline/log/` and pass one conformance suite.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+TRACES_TOPIC = "otlp_spans"
+METRICS_TOPIC = "otlp_metrics"
+DEAD_LETTERS_TOPIC = "otlp_dead_letters"
+LOADER_GROUP = "tokenpath-loader"
+
+Headers = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message as read: `value` is the untouched OTLP protobuf body (CONTRACTS 3.8)."""
+
+    topic: str
+    partition: int
+    offset: int
+    headers: Headers
+    value: bytes
+
+
+class LogFull(Exception):
+    """The log cannot take more now (disk full, quota, producer buffer full, time-out). Retry after a delay; nothing was appended."""
+
+
+class LogUnavailable(Exception):
+    """The log cannot be reached (broker away, file locked). Retry after a delay; nothing is known to have been appended."""
+
+
+class AppendLog(Protocol):
+    """What a receiver needs. Safe to call from several threads."""
+
+    def append(self, topic: str, headers: Headers, value: bytes) -> None:
+        """Returns once the record is durable (Kafka: acks=all; SQLite: committed). Raises LogFull or LogUnavailable."""
+
+    def close(self) -> None: ...
+
+
+class ReadLog(Protocol):
+    """What the loader needs: one consumer of one group. Used by one thread."""
+
+    def poll(self, max_records: int, max_bytes: int, timeout_s: float) -> Sequence[Record]:
+        """At most max_records; stops once max_bytes is reached (a single larger record is still returned).
+        Returns as soon as there is something, or an empty sequence after timeout_s. Raises LogUnavailable."""
+
+    def commit(self, next_offsets: Mapping[TopicPartition, int]) -> None:
+        """Stores exactly these offsets for the group. Idempotent. Raises LogUnavailable."""
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """Per known partition the committed next offset (0 where the group never committed)."""
+
+    def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Per known partition the offset that the next record will get."""
+
+    def rewind(self) -> None:
+        """Goes back to the committed offsets (after a failed batch)."""
+
+    def close(self) -> None: ...
