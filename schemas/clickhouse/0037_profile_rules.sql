@@ -1,4 +1,9 @@
--- How spans of each serving stack are read (schemas/profiles). rank: the most specific rule of all that fit a span wins (lowest rank first).
+-- How spans of each serving stack are read (schemas/profiles). rank: of all rules that fit a span the lowest rank reads it, no other.
+-- A rule fits when scope_names is empty or holds the span's scope, every pair of resource is in the span's resource, attribute is
+-- empty or present on the span, and name is equal (name_is_prefix: a prefix).
+-- stage: the span's own interval is this stage ('': the interval is no stage). stages: durations told by attributes.
+-- keys: the first with a value counts (missing: absent, '', '-', 'null', negative); a key '=text' is no attribute but the value text itself.
+-- ns_per_unit is 1 for what is no duration. delivery_proof: the span can show that a client left.
 CREATE TABLE IF NOT EXISTS profile_rules (
     config_hash String,
     profile LowCardinality(String),

@@ -16,7 +16,7 @@ def test_the_gpus_that_people_serve_on_are_there_with_a_source() -> None:
 def test_flops_are_dense_and_halving_the_width_about_doubles_them() -> None:
     assert gpus()["h100-sxm"].flops("bf16") == 989_400_000_000_000  # 1,979 is the figure with sparsity
     for gpu in gpus().values():
-        flops: dict[str, int] = {**gpu.flops_per_second}
+        flops: dict[str, int] = {str(precision): figure for precision, figure in gpu.flops_per_second.items()}
         for narrow, wide in (("fp8", "bf16"), ("fp4", "fp8")):
             if narrow in flops:
                 assert 1.99 < flops[narrow] / flops[wide] < 2.03
