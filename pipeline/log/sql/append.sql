@@ -1,0 +1,1 @@
+INSERT INTO records (topic, partition, "offset", headers, value) VALUES (?, 0, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT min("offset") FROM records WHERE topic = :topic AND partition = 0

@@ -1,0 +1,1 @@
+SELECT min("offset") FROM commits WHERE topic = :topic AND partition = 0

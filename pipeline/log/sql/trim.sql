@@ -1,0 +1,1 @@
+DELETE FROM records WHERE topic = :topic AND partition = 0 AND "offset" < :before_offset
