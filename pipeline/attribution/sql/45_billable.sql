@@ -1,0 +1,1 @@
+SELECT toString(outcome), toString(bucket) FROM billable WHERE config_hash = {config_hash:String}
