@@ -1,0 +1,1 @@
+SELECT DISTINCT model FROM tenant_windows WHERE model != '' ORDER BY model

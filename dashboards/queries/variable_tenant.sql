@@ -1,0 +1,1 @@
+SELECT DISTINCT tenant FROM tenant_windows WHERE tenant != '' ORDER BY tenant
