@@ -21,14 +21,16 @@ class Source:
     profile: Profile
 
 
-class FieldRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FieldRow:
     field: str
     keys: tuple[str, ...]
     ns_per_unit: float  # 1 for what is no duration
     includes_cache: int
 
 
-class StageRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StageRow:
     stage: str
     keys: tuple[str, ...]
     ns_per_unit: float

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -41,23 +41,29 @@ def read(kind: type[Kind], file: str, text: str) -> Kind:
         line = re.search(r"at line (\d+)", str(error))
         raise SourceError(file, int(line[1]) if line else len(text.splitlines()), f"not valid TOML: {error}") from error
     except ValidationError as error:
-        errors: list[dict[str, Any]] = [dict(one) for one in error.errors(include_url=False)]
-        # A list of which every item was refused is reported as too short as well: only the innermost places count.
-        around = {one["loc"][:size] for one in errors for size in range(len(one["loc"]))}
-        raise refused(file, text, [_refusal(one) for one in errors if one["loc"] not in around]) from error
+        raise refused(file, text, refusals(error)) from error
 
 
-def check(file: str, text: str, refusals: Iterable[Refusal]) -> None:
+def check(file: str, text: str, found: Iterable[Refusal]) -> None:
     """Raises SourceError if there is any refusal."""
-    if found := list(refusals):
+    if found := list(found):
         raise refused(file, text, found)
 
 
-def refused(file: str, text: str, refusals: list[Refusal]) -> SourceError:
+def refused(file: str, text: str, found: Sequence[Refusal]) -> SourceError:
+    """The error for the first of them in the file; it counts the others."""
     lines = locations(text)
-    first = min(refusals, key=lambda refusal: line_of(lines, refusal.location))
-    more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+    first = min(found, key=lambda refusal: line_of(lines, refusal.location))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return SourceError(file, line_of(lines, first.location), first.message + more)
+
+
+def refusals(error: ValidationError) -> list[Refusal]:
+    """What pydantic refuses, in our words."""
+    errors: list[dict[str, Any]] = [dict(one) for one in error.errors(include_url=False)]
+    # A list of which every item was refused is reported as too short as well: only the innermost places count.
+    around = {one["loc"][:size] for one in errors for size in range(len(one["loc"]))}
+    return [_refusal(one) for one in errors if one["loc"] not in around]
 
 
 def line_of(lines: Mapping[Location, int], location: Location) -> int:

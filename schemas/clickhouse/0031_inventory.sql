@@ -1,4 +1,5 @@
--- Which replicas exist, from when to when ([from_ns, to_ns), unix ns; open: 2^63-1). phi/beta 0: no constants known, tier C.
+-- Which replicas exist, from when to when ([from_ns, to_ns), unix ns; open: 2^63-1). match is never empty.
+-- flops_per_second and bytes_per_second: of all its GPUs, as they really run (data sheet x efficiency); both 0: gpu or model unknown, tier C.
 CREATE TABLE IF NOT EXISTS inventory (
     config_hash String,
     replica String,
@@ -15,3 +16,4 @@ CREATE TABLE IF NOT EXISTS inventory (
     from_ns Int64,
     to_ns Int64
 ) ENGINE = MergeTree ORDER BY (config_hash, replica, from_ns)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100

@@ -10,3 +10,4 @@ CREATE TABLE IF NOT EXISTS token_prices (
     from_ns Int64,
     to_ns Int64
 ) ENGINE = MergeTree ORDER BY (config_hash, model, tenant, bucket, from_ns)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100

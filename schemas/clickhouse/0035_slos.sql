@@ -9,3 +9,4 @@ CREATE TABLE IF NOT EXISTS slos (
     from_ns Int64,
     to_ns Int64
 ) ENGINE = MergeTree ORDER BY (config_hash, tenant, model, from_ns)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100

@@ -23,3 +23,4 @@ CREATE TABLE IF NOT EXISTS profile_rules (
     fields Array(Tuple(field String, keys Array(String), ns_per_unit Float64, includes_cache UInt8)),
     stages Array(Tuple(stage String, keys Array(String), ns_per_unit Float64, quality String))
 ) ENGINE = MergeTree ORDER BY (config_hash, rank)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100

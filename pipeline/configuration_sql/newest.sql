@@ -1,0 +1,1 @@
+SELECT argMax(config_hash, recorded_at) FROM config_versions

@@ -1,0 +1,1 @@
+SELECT count() FROM {table:Identifier} WHERE config_hash = {config_hash:String}
