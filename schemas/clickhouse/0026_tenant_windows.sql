@@ -1,5 +1,6 @@
 -- Rollup per tenant and model, written by the run that publishes the window. Token sums are NULL when no request of the group reports them.
--- requests are counted in the window of their root; atoms in the window of the slot.
+-- atoms (the sum of class_atoms) is what the tenant answers for; platform_paid_atoms is the waste of its attempts that the platform pays,
+-- which unallocated_windows holds and fully_loaded_atoms shares out. requests are counted in the window of their root; atoms in the window of the slot.
 CREATE TABLE IF NOT EXISTS tenant_windows (
     window_from DateTime('UTC'),
     run_id UInt64,
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS tenant_windows (
     flags Map(LowCardinality(String), UInt64),
     atoms Int128,
     class_atoms Map(LowCardinality(String), Int128),
+    platform_paid_atoms Int128,
     busy_ns UInt64,
     fully_loaded_atoms Int128,
     saved_gross_atoms Nullable(Int128)

@@ -67,7 +67,8 @@ def saving(number: int, tenant: str, model: str, cached_tokens: int, atoms: int)
 
 def published(number: int, run_id: int = RUN, recorded_at: datetime = FIRST + timedelta(hours=5), **columns: Any) -> dict[str, Any]:
     return {
-        "run_id": run_id, "window_from": text(window(number)), "window_to": text(window(number + 1)), "state": "published", "kind": "closed",
+        "run_id": run_id, "window_from": text(window(number)), "window_to": text(window(number + 1)),
+        "state": "published", "kind": "closed",
         "method": "gpu-step-time-v1", "useful_policy": "useful-v1", "config_hash": CONFIG,
         "recorded_at": recorded_at.strftime("%Y-%m-%d %H:%M:%S.%f"), **columns,
     }  # fmt: skip

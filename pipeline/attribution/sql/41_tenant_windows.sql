@@ -4,7 +4,7 @@ INSERT INTO tenant_windows (
     window_from, run_id, tenant, model, requests, outcomes, attempts, failed_attempts, input_tokens, output_tokens, input_uncached_tokens,
     input_cache_read_tokens, input_cache_write_tokens, output_text_tokens, output_reasoning_tokens, hit_base_tokens, hit_tokens,
     generated_tokens, delivered_tokens, delivered_assumed_tokens, useful_tokens, usage_reported, usage_estimated, usage_unknown, split_unknown,
-    slo_met, slo_of, flags, atoms, class_atoms, busy_ns, fully_loaded_atoms, saved_gross_atoms
+    slo_met, slo_of, flags, atoms, class_atoms, platform_paid_atoms, busy_ns, fully_loaded_atoms, saved_gross_atoms
 )
 WITH
     toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC') AS first_window,
@@ -51,6 +51,7 @@ WITH
             toString(l.model) AS model,
             sumIf(l.atoms, l.payer = 'tenant') AS atoms,
             sumMapIf(map(toString(l.class), l.atoms), l.payer = 'tenant') AS class_atoms,
+            sumIf(l.atoms, l.payer = 'platform') AS platform_paid_atoms,
             sumIf(l.atoms, l.pool = 'gpu') AS busy_atoms,
             sum(l.busy_ns) AS busy_ns
         FROM ledger AS l
@@ -97,7 +98,7 @@ SELECT
     e.window_from, {run_id:UInt64}, e.tenant, e.model, a.requests, a.outcomes, a.attempts, a.failed_attempts, a.input_tokens, a.output_tokens,
     a.input_uncached_tokens, a.input_cache_read_tokens, a.input_cache_write_tokens, a.output_text_tokens, a.output_reasoning_tokens,
     a.hit_base_tokens, a.hit_tokens, a.generated_tokens, a.delivered_tokens, a.delivered_assumed_tokens, a.useful_tokens, a.usage_reported,
-    a.usage_estimated, a.usage_unknown, a.split_unknown, a.slo_met, a.slo_of, a.flags, s.atoms, s.class_atoms, s.busy_ns,
+    a.usage_estimated, a.usage_unknown, a.split_unknown, a.slo_met, a.slo_of, a.flags, s.atoms, s.class_atoms, s.platform_paid_atoms, s.busy_ns,
     toInt128(s.atoms + l.atoms), v.atoms
 FROM everyone AS e
 LEFT JOIN asked AS a ON e.window_from = a.window_from AND e.tenant = a.tenant AND e.model = a.model
