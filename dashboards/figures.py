@@ -40,7 +40,7 @@ def format_value(value: Any, unit: Unit, decimals: int | None = None) -> str:
 
 def _money(value: float, decimals: int | None) -> str:
     if decimals is None or 0 < abs(value) < 10**-decimals:
-        decimals = 2 if value == 0 or abs(value) >= 1 else 4
+        decimals = 2 if value == 0 or abs(value) >= 0.1 else 4
     return f"${value:,.{decimals}f}" if value >= 0 else f"-${-value:,.{decimals}f}"
 
 

@@ -22,7 +22,6 @@ DASHBOARDS: Mapping[str, Dashboard] = {"cost": COST, "latency": LATENCY}
 RANGES: Mapping[str, int] = {"3h": 3 * 3600, "6h": 6 * 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 INTERVALS_S = (900, 3600, 6 * 3600, 86_400)
 MAX_BUCKETS = 96
-ROW_PX = 38
 
 
 class Result(Protocol):
@@ -59,8 +58,8 @@ def viewer_routes(query: Query, clock: Callable[[], float] = time.time) -> list[
                 ranges=list(RANGES),
                 range=request.query_params.get("range", _range_name(definition)),
                 options=options,
+                custom=_custom(request),
                 chosen=chosen,
-                row_px=ROW_PX,
             )
         )
 
@@ -116,6 +115,11 @@ def time_range(parameters: Mapping[str, str], dashboard: Dashboard, now_s: float
 
 def _range_name(dashboard: Dashboard) -> str:
     return next((name for name, seconds in RANGES.items() if seconds >= dashboard.default_range_seconds), "30d")
+
+
+def _custom(request: Request) -> tuple[str, str] | None:
+    parameters = request.query_params
+    return (parameters.get("from", ""), parameters.get("to", "")) if "from" in parameters or "to" in parameters else None
 
 
 def _chosen(request: Request, dashboard: Dashboard) -> dict[str, list[str]]:

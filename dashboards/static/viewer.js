@@ -47,6 +47,10 @@ async function load(panel) {
 
 const panels = [...document.querySelectorAll(".panel")];
 const refresh = () => Promise.all(panels.map(load));
-document.getElementById("filters").addEventListener("change", (event) => event.currentTarget.submit());
+document.getElementById("filters").addEventListener("change", (event) => {
+  const form = event.currentTarget;
+  if (form.elements.range.value !== "custom") form.querySelectorAll("input[type=hidden]").forEach((input) => input.remove());
+  form.submit();
+});
 refresh();
 setInterval(refresh, 30000);
