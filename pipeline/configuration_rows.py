@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, get_args
 
 from schemas.catalog import Model, Precision, gpus, models_by_name
@@ -64,10 +65,10 @@ def architectures(inventory: Inventory) -> dict[str, Model]:
 def _replica(replica: Replica, inventory: Inventory) -> Row:
     """FLOP/s and bytes/s of the whole replica as it really runs; both 0 where gpu or model is unknown."""
     gpu = gpus().get(replica.gpu)
-    flops = bytes_per_second = Decimal(0)
+    flops = bytes_per_second = Fraction(0)
     if gpu is not None and replica.model in architectures(inventory):
-        flops = replica.gpus * gpu.flops(replica.precision) * replica.efficiency.compute
-        bytes_per_second = replica.gpus * gpu.hbm_bytes_per_second * replica.efficiency.memory
+        flops = replica.gpus * gpu.flops(replica.precision) * Fraction(replica.efficiency.compute)
+        bytes_per_second = replica.gpus * gpu.hbm_bytes_per_second * Fraction(replica.efficiency.memory)
     return {
         "replica": replica.id,
         "match": replica.resource(),
@@ -108,10 +109,16 @@ def _token_prices(prices: PriceBook) -> Iterator[Row]:
                     "tenant": price.tenant,
                     "bucket": bucket,
                     "currency": prices.currency,
-                    "usd_per_million_tokens": f"{amount.normalize():f}",
+                    "usd_per_million_tokens": _plain(amount),
                     "from_ns": price.from_ns,
                     "to_ns": price.to_ns,
                 }
+
+
+def _plain(amount: Decimal) -> str:
+    """One spelling per amount, every digit kept: 2.50 and 2.5 are the same price."""
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _slos(slos: Slos) -> Iterator[Row]:
@@ -128,7 +135,7 @@ def _slos(slos: Slos) -> Iterator[Row]:
 
 
 def _ns(milliseconds: Decimal | None) -> int | None:
-    return None if milliseconds is None else int(milliseconds * 1_000_000)
+    return None if milliseconds is None else int(Fraction(milliseconds) * 1_000_000)
 
 
 def _model_constants(inventory: Inventory) -> Iterator[Row]:

@@ -5,6 +5,7 @@ network, ...) are no keys yet, so what a GPU rate `includes` cannot be loaded a 
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator
@@ -31,7 +32,7 @@ class GpuPrice(Effective):
 
     @property
     def atoms_per_gpu_hour(self) -> int:
-        return int(self.usd_per_gpu_hour * ATOMS_PER_UNIT)
+        return int(Fraction(self.usd_per_gpu_hour) * ATOMS_PER_UNIT)  # Decimal would round at 28 digits
 
 
 class TokenPrice(Effective):

@@ -20,6 +20,7 @@ class Refusal(NamedTuple):
 
     location: Location
     message: str
+    weak: bool = False  # likely the consequence of another: a key that is missing because it was misspelt
 
 
 class SourceError(ValueError):
@@ -51,9 +52,9 @@ def check(file: str, text: str, found: Iterable[Refusal]) -> None:
 
 
 def refused(file: str, text: str, found: Sequence[Refusal]) -> SourceError:
-    """The error for the first of them in the file; it counts the others."""
+    """The error for the most telling of them, else the first in the file; it counts the others."""
     lines = locations(text)
-    first = min(found, key=lambda refusal: line_of(lines, refusal.location))
+    first = min(found, key=lambda refusal: (refusal.weak, line_of(lines, refusal.location)))
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return SourceError(file, line_of(lines, first.location), first.message + more)
 
@@ -111,4 +112,4 @@ def _refusal(error: dict[str, Any]) -> Refusal:
     location: Location = tuple(error["loc"])
     name = ".".join(str(part) for part in location)
     words = {"extra_forbidden": "unknown key", "missing": "is missing"}.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return Refusal(location, f"{name}: {words}" if name else words)
+    return Refusal(location, f"{name}: {words}" if name else words, weak=error["type"] == "missing")
