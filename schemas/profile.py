@@ -1,5 +1,6 @@
 """Profile files: how the spans of one serving stack are read. A new stack is a new file, not new code."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,16 @@ Role = Literal["request", "inference", "stage", "attempt_hint", "ignore"]
 Unit = Literal["s", "ms", "us", "ns"]
 
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^=\s]")]
-Keys = Annotated[tuple[Key, ...], Field(min_length=1)]
+
+
+def _once(keys: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(keys)) != len(keys):
+        raise ValueError("an attribute is named twice")
+    return keys
+
+
+Keys = Annotated[tuple[Key, ...], Field(min_length=1, max_length=32), AfterValidator(_once)]
+USES_MAX = 3  # fields and stages of one [[span]] that may read the same attribute; the SQL has so many look-ups
 
 
 class Entry(BaseModel):
@@ -135,6 +145,10 @@ class Span(Readings):
             raise ValueError("role 'ignore' reads nothing")
         if self.siblings_by and self.role != "inference":
             raise ValueError("siblings_by belongs to role 'inference'")
+        everything = [reading for _, reading in self.readings()] + [stage.duration for stage in self.stages]
+        for key, uses in Counter(key for reading in everything for key in set(reading.keys)).items():
+            if uses > USES_MAX:
+                raise ValueError(f"attribute {key!r} is read {uses} times; {USES_MAX} are possible")
         return self
 
     def readings(self) -> list[tuple[str, Reading]]:

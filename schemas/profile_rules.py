@@ -9,6 +9,7 @@ from schemas.profile import Duration, Flag, InputTokens, Match, Profile, Reading
 from schemas.source import Refusal, read, refused
 
 NS_PER_UNIT: Mapping[str, float] = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+CONDITIONS_MAX = 32  # different pairs of attribute and resource that all profiles together may ask for; a bit each in the SQL
 LITERAL = "="  # a key that starts so is no attribute but the value itself: what a stack means by leaving the attribute out
 
 
@@ -103,6 +104,7 @@ def rules(sources: Sequence[Source]) -> list[Rule]:
                 [Refusal(("span", second.number), f"fits the same spans as {where}, and neither is more specific: narrow one by scope, "
                          "attribute, resource or name")],
             )  # fmt: skip
+    _refuse_too_many_conditions(candidates)
     ordered = sorted(candidates, key=lambda one: (one.order, one.source.profile.profile, one.number, one.name))
     numbers: dict[str, int] = {}
     return [_rule(candidate, rank, numbers) for rank, candidate in enumerate(ordered)]
@@ -114,6 +116,16 @@ def _candidates(source: Source) -> list[_Candidate]:
         for number, span in enumerate(source.profile.span)
         for name in (span.name if span.name is not None else span.name_prefix or ())
     ]
+
+
+def _refuse_too_many_conditions(candidates: Sequence[_Candidate]) -> None:
+    asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    for candidate in candidates:
+        asked.add((candidate.match.attribute, tuple(sorted(candidate.match.resource.items()))))
+        if len(asked - {("", ())}) > CONDITIONS_MAX:
+            source, place = candidate.source, ("span", candidate.number)
+            message = f"profiles ask for more than {CONDITIONS_MAX} different conditions (attribute, resource); use scope names"
+            raise refused(source.file, source.text, [Refusal(place, message)])
 
 
 def _both_can_fit(first: _Candidate, second: _Candidate) -> bool:

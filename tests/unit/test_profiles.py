@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas.profile import Readings
-from schemas.profile_rules import Rule, Source, load, rules
+from schemas.profile_rules import CONDITIONS_MAX, Rule, Source, load, rules
 from schemas.source import SourceError
 from schemas.stages import STAGES
 
@@ -55,6 +55,7 @@ def reading(span: Seen, ordered: list[Rule]) -> Rule | None:
         ('[[span]]\nname = "a"\nrole = "inference"\nlayer = "engine"\noutput_tokens = { from = ["a"], unit = "s" }\n', 7, "unknown key"),
         ('[[span]]\nname = "a"\nrole = "inference"\nlayer = "engine"\ninput_tokens = { from = ["a"] }\n', 7, "includes_cache: is missing"),
         ('[[span]]\nname = "a"\nrole = "inference"\nlayer = "engine"\noutput_tokens = { from = [] }\n', 7, "output_tokens"),
+        ('[[span]]\nname = "a"\nrole = "inference"\nlayer = "engine"\noutput_tokens = { from = ["a", "a"] }\n', 7, "named twice"),
         ('[[span]]\nname = "a"\nrole = "leaf"\n', 5, "role"),
         ('[[span]]\nname = "a"\nrole = "stage"\nstage = "prefil"\n', 6, "stage"),
         ('[[span]]\nname = "a"\nrole = "stage"\n', 3, "needs stage"),
@@ -124,6 +125,21 @@ def test_the_most_specific_rule_comes_first() -> None:
     for first in range(len(wanted)):
         rule = reading(span, rules(wanted[:first:-1] + wanted[first : first + 1]))
         assert rule is not None and rule.profile == wanted[first].profile.profile
+
+
+def test_more_conditions_than_the_sql_can_tell_apart_are_refused() -> None:
+    sources = [rule_text(profile=f"p{n}", match=f'scope_name = ["s{n}"]\nattribute = "a{n}"') for n in range(CONDITIONS_MAX + 1)]
+    assert len(rules(sources[:-1])) == CONDITIONS_MAX
+    with pytest.raises(SourceError, match=r"p32\.toml:7: profiles ask for more than 32"):
+        rules(sources)
+
+
+def test_an_attribute_may_serve_three_fields_of_a_span_and_not_four() -> None:
+    fields = ["model", "response_model", "provider", "task_id"]
+    head = HEAD + '[[span]]\nname = "a"\nrole = "inference"\nlayer = "engine"\n'
+    assert load("x.toml", head + "".join(f'{field} = {{ from = ["k"] }}\n' for field in fields[:3]))
+    with pytest.raises(SourceError, match="attribute 'k' is read 4 times"):
+        load("x.toml", head + "".join(f'{field} = {{ from = ["k"] }}\n' for field in fields))
 
 
 def test_a_flag_that_is_written_only_when_true_is_read_as_false_when_absent() -> None:
