@@ -1,0 +1,1 @@
+SELECT toString(any(currency)) FROM config_versions WHERE config_hash = {config_hash:String}
