@@ -1,0 +1,364 @@
+"""The slow way to split a GPU's money, in plain Python: what pipeline/attribution/sql/2*.sql must agree with to the atom.
+
+Loops over slots and attempts; `floor` follows the documented integer rounding, `exact` the formula in fractions without any rounding.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+HOUR_NS = 3_600_000_000_000
+TOKENS_MAX = 2**24
+
+
+@dataclass(frozen=True)
+class Constants:
+    flops_per_second: int
+    bytes_per_second: int
+    prefill_budget_tokens: int
+    flop_per_token: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A row of the inventory."""
+
+    replica: str
+    gpu: str
+    gpus: int
+    from_ns: int
+    to_ns: int
+    constants: Constants | None
+
+
+@dataclass(frozen=True)
+class Price:
+    price_id: str
+    gpu: str
+    atoms_per_gpu_hour: int
+    from_ns: int
+    to_ns: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    attempt_id: str
+    replica: str
+    started_ns: int
+    ended_ns: int | None = None
+    first_scheduled_ns: int | None = None
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    legs: tuple[tuple[str, str, int, int], ...] = ()
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    recompute_tokens: int | None = None
+    rejected_draft_tokens: int | None = None
+    outcome: str = "useful"
+    tenant: str = "t"
+    model: str = "m"
+
+
+@dataclass(frozen=True)
+class Segment:
+    replica: str
+    from_ns: int
+    to_ns: int
+    price_id: str
+    priced: bool
+    atoms_per_hour: int
+    constants: Constants | None
+
+    def atoms(self, a: int, b: int) -> int:
+        """Money of [a, b): the difference of a clock that starts with the segment."""
+        return self.atoms_per_hour * (b - self.from_ns) // HOUR_NS - self.atoms_per_hour * (a - self.from_ns) // HOUR_NS
+
+
+@dataclass
+class Pool:
+    capacity_ns: int = 0
+    busy_ns: int = 0
+    atoms: int = 0
+    busy_atoms: int = 0
+
+
+@dataclass
+class Books:
+    """pools: (window, replica, price_id, priced). ledger: (window, replica, attempt, class, tier) -> [busy ns, atoms].
+
+    exact: (window, replica, attempt) -> atoms as a fraction, without rounding of weights or shares. savings: window -> [tokens, atoms].
+    """
+
+    pools: dict[tuple[int, str, str, bool], Pool] = field(default_factory=lambda: defaultdict(Pool))
+    ledger: dict[tuple[int, str, str, str, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    exact: dict[tuple[int, str, str], Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    savings: dict[int, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A leg of an attempt inside one segment (None: the inventory does not know the replica then)."""
+
+    attempt: Attempt
+    leg_no: int
+    leg: tuple[int, int, int]  # from, end of prefill, to
+    before: tuple[int, int]  # ns of prefill and decode in earlier legs
+    total: tuple[int, int]
+    home: bool
+    replica: str
+    segment: Segment | None
+    from_ns: int
+    to_ns: int
+    phases_known: bool
+
+
+def allocate(
+    attempts: Sequence[Attempt],
+    inventory: Sequence[Held],
+    prices: Sequence[Price],
+    window_range: tuple[int, int],
+    window_ns: int,
+    slot_ns: int,
+    max_attempt_ns: int,
+) -> Books:
+    from_ns, to_ns = window_range
+    segments = [s for held in inventory for s in cut_by_price(held, prices)]
+    books = Books()
+    for segment in segments:
+        for window in range(from_ns, to_ns, window_ns):
+            a, b = max(window, segment.from_ns), min(window + window_ns, segment.to_ns)
+            if a < b:
+                pool = books.pools[window, segment.replica, segment.price_id, segment.priced]
+                pool.capacity_ns += b - a
+                pool.atoms += segment.atoms(a, b)
+    cells: dict[tuple[str, int | None, int], list[Piece]] = defaultdict(list)
+    for attempt in attempts:
+        for piece in pieces_of(attempt, segments, from_ns, to_ns, max_attempt_ns):
+            key = piece.segment.from_ns if piece.segment else None
+            for slot in range(piece.from_ns // slot_ns, max(piece.to_ns - 1, piece.from_ns) // slot_ns + 1):
+                cells[piece.replica, key, slot].append(piece)
+            save(books, piece, window_ns)
+    shares: dict[tuple[int, str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for (_, _, slot), pieces in cells.items():
+        split_cell(books, shares, pieces, slot, slot_ns, window_ns)
+    by_id = {attempt.attempt_id: attempt for attempt in attempts}
+    for (window, replica, attempt_id, tier), (ns, atoms) in shares.items():
+        for name, part_ns, part_atoms in classes(by_id.get(attempt_id), ns, atoms):
+            entry = books.ledger[window, replica, attempt_id, name, tier]
+            entry[0] += part_ns
+            entry[1] += part_atoms
+    for (window, replica, _, _), pool in books.pools.items():
+        if pool.atoms != pool.busy_atoms:
+            books.ledger[window, replica, "", "idle", "none"][1] += pool.atoms - pool.busy_atoms
+    return books
+
+
+def cut_by_price(held: Held, prices: Sequence[Price]) -> list[Segment]:
+    own = [p for p in prices if p.gpu == held.gpu]
+    cuts = sorted({held.from_ns, held.to_ns, *(t for p in own for t in (p.from_ns, p.to_ns) if held.from_ns < t < held.to_ns)})
+    found = []
+    for a, b in pairwise(cuts):
+        price = next((p for p in own if p.from_ns <= a and p.to_ns >= b), None)
+        rate = price.atoms_per_gpu_hour * held.gpus if price else 0
+        found.append(Segment(held.replica, a, b, price.price_id if price else "", price is not None, rate, held.constants))
+    return found
+
+
+def pieces_of(attempt: Attempt, segments: Sequence[Segment], from_ns: int, to_ns: int, max_attempt_ns: int) -> list[Piece]:
+    output = min(attempt.output_tokens or 0, TOKENS_MAX)
+    start_known = attempt.first_scheduled_ns is not None or bool(attempt.legs)
+    if len(attempt.legs) > 1:
+        spells = sorted((a, b, replica, phase) for replica, phase, a, b in attempt.legs)
+        phases_known = all(phase in ("prefill", "decode") for *_, phase in spells)
+    else:
+        if not (start_known or attempt.first_token_ns is not None or attempt.last_token_ns is not None or output):
+            return []
+        leg = attempt.legs[0] if attempt.legs else ("", "", None, None)
+        start = next(t for t in (attempt.first_scheduled_ns, leg[2], attempt.started_ns) if t is not None)
+        end = next(t for t in (attempt.last_token_ns, leg[3], attempt.ended_ns, attempt.first_token_ns, start) if t is not None)
+        spells = [(start, end, attempt.replica or leg[0], "")]
+        phases_known = False
+    phases_known = phases_known or (start_known and (attempt.first_token_ns is not None or output == 0))
+    legs = []
+    for a, b, _, phase in spells:
+        b = min(max(a, b), a + max_attempt_ns)
+        first_token = attempt.first_token_ns
+        cut = a if phase == "decode" else b if phase == "prefill" or first_token is None else min(max(first_token, a), b)
+        legs.append((a, cut, b))
+    total = sum(c - a for a, c, _ in legs), sum(b - c for _, c, b in legs)
+    home = next((n for n, spell in enumerate(spells) if spell[3] != "decode"), 0)
+    pieces = []
+    for n, ((a, cut, b), (_, _, replica, _)) in enumerate(zip(legs, spells, strict=True)):
+        before = sum(c - f for f, c, _ in legs[:n]), sum(t - c for _, c, t in legs[:n])
+        inside = max(a, from_ns), min(b, to_ns)
+        if not replica or a >= to_ns or (b <= from_ns and not (a == b and a >= from_ns)):
+            continue
+        own = [s for s in segments if s.replica == replica]
+        borders = sorted({*inside, *(t for s in own for t in (s.from_ns, s.to_ns) if inside[0] < t < inside[1])})
+        for x, y in pairwise(borders) if len(borders) > 1 else [(a, a)]:
+            segment = next((s for s in own if s.from_ns <= x < s.to_ns), None)
+            pieces.append(Piece(attempt, n + 1, (a, cut, b), before, total, n == home, replica, segment, x, y, phases_known))
+    return pieces
+
+
+Divide = Callable[[int, int], Any]
+
+
+def floor(a: Any, b: Any) -> int:
+    return int(a) // int(b)
+
+
+def tokens_in(piece: Piece, a: int, b: int) -> tuple[int, int, int]:
+    """Prefill tokens, decode tokens of [a, b), and context at b: whole tokens, as steps make them."""
+    attempt, (start, cut, end) = piece.attempt, piece.leg
+    context = min(attempt.input_tokens or 0, TOKENS_MAX)
+    prefill = max(context - min(attempt.cached_tokens or 0, TOKENS_MAX), 0)
+    decode = max(min(attempt.output_tokens or 0, TOKENS_MAX) - 1, 0)
+    if piece.total[0]:
+        done = [prefill * (piece.before[0] + min(t, cut) - start) // piece.total[0] for t in (a, b)]
+        prefilled = done[1] - done[0]
+    else:
+        prefilled = prefill if piece.home and (start == end or a <= start < b) else 0
+    decoded = [decode * (piece.before[1] + max(t, cut) - cut) // piece.total[1] if piece.total[1] else 0 for t in (a, b)]
+    return prefilled, decoded[1] - decoded[0], context + decoded[1]
+
+
+def rough_weight(piece: Piece, a: int, b: int, divide: Divide) -> Any:
+    attempt = piece.attempt
+    n_in = max(min(attempt.input_tokens or 0, TOKENS_MAX) - min(attempt.cached_tokens or 0, TOKENS_MAX), 0)
+    n_out = min(attempt.output_tokens or 0, TOKENS_MAX)
+    weight = 21_000 * n_in + 10_080 * n_out + 399 * n_in * n_out + 325 * n_out**2 + 114_600
+    total, before = sum(piece.total), sum(piece.before)
+    if total == 0:
+        return weight
+    start = piece.leg[0]
+    return divide(weight * (before + b - start), total) - divide(weight * (before + a - start), total)
+
+
+def roofline_weights(spans: Sequence[tuple[Piece, int, int]], constants: Constants, divide: Divide) -> tuple[list[Any], Any]:
+    """Tier B: two kinds of steps, each in the closed form of one step. Also the longest side of the two, in ps."""
+    flops, reads = constants.flops_per_second // 1_000_000, constants.bytes_per_second // 1_000_000
+    prefill, decode, cache, live, counts = [], [], [], [], []
+    for piece, a, b in spans:
+        p, d, context = tokens_in(piece, a, b)
+        counts.append((p, d))
+        prefill.append(divide(constants.flop_per_token * p * 1_000_000, flops))
+        decode.append(divide(constants.flop_per_token * d * 1_000_000, flops))
+        cache.append(divide(constants.kv_bytes_per_token * d * context * 1_000_000, reads))
+        live.append(b - a)
+    steps = max(1, *(d for _, d in counts))
+    mixed = min(steps, -(-sum(p for p, _ in counts) // constants.prefill_budget_tokens))
+    weights = divide(constants.weight_bytes * 1_000_000, reads)
+    result: list[Any] = [divide((weights * mixed + weights * (steps - mixed)) * ns, sum(live)) if sum(live) else 0 for ns in live]
+    longest: Any = 0
+    for kind_steps, carried in ((mixed, prefill), (steps - mixed, [0] * len(spans))):
+        compute = sum(carried) + divide(sum(decode) * kind_steps, steps)
+        kv = divide(sum(cache) * kind_steps, steps)
+        w = weights * kind_steps
+        longest = max(longest, compute, kv + w)
+        for i in range(len(spans)):
+            own_kv = divide(cache[i] * kind_steps, steps)
+            own_compute = carried[i] + divide(decode[i] * kind_steps, steps)
+            result[i] += own_kv if compute <= kv + w else divide(w * own_kv + (compute - kv - w) * own_compute, compute - kv)
+    return result, longest
+
+
+def split_cell(
+    books: Books, shares: dict[tuple[int, str, str, str], list[int]], pieces: Sequence[Piece], slot: int, slot_ns: int, window_ns: int
+) -> None:
+    s0, s1 = slot * slot_ns, (slot + 1) * slot_ns
+    spans = [(piece, max(piece.from_ns, s0), min(piece.to_ns, s1)) for piece in pieces]
+    spans.sort(key=lambda x: (x[0].attempt.attempt_id, x[0].leg_no, x[1]))
+    busy = union_length((a, b) for _, a, b in spans)
+    segment, replica, window = pieces[0].segment, pieces[0].replica, s0 // window_ns * window_ns
+    if segment:
+        a, b = max(s0, segment.from_ns), min(s1, segment.to_ns)
+        busy_atoms = segment.atoms(a, b) * busy // (b - a)
+        pool = books.pools[window, replica, segment.price_id, segment.priced]
+    else:
+        busy_atoms = 0
+        pool = books.pools[window, replica, "", False]
+        pool.capacity_ns += busy
+    pool.busy_ns += busy
+    pool.busy_atoms += busy_atoms
+    constants = segment.constants if segment else None
+    tier = "B" if constants and all(p.phases_known for p in pieces) else "C"
+    if constants and tier == "B":
+        weights, longest = roofline_weights(spans, constants, floor)
+        exact, _ = roofline_weights(spans, constants, Fraction)
+        if longest**2 >= 2**124 or longest * 4 * max(busy_atoms, busy) >= 2**125:
+            tier = "C"  # no machine works that long on one slot: a count is absurd
+    if tier == "C":
+        weights = [rough_weight(*span, floor) for span in spans]
+        exact = [rough_weight(*span, Fraction) for span in spans]
+    if sum(exact):
+        for (piece, _, _), weight in zip(spans, exact, strict=True):
+            books.exact[window, replica, piece.attempt.attempt_id] += Fraction(busy_atoms) * weight / sum(exact)
+    total = sum(weights)
+    if total == 0:
+        if busy or busy_atoms:
+            entry = shares[window, replica, "", "none"]
+            entry[0] += busy
+            entry[1] += busy_atoms
+        return
+    atoms, order = largest_remainder(busy_atoms, weights)
+    so_far = 0
+    for i in order:
+        entry = shares[window, replica, spans[i][0].attempt.attempt_id, tier]
+        entry[0] += busy * (so_far + weights[i]) // total - busy * so_far // total
+        entry[1] += atoms[i]
+        so_far += weights[i]
+
+
+def largest_remainder(amount: int, weights: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Parts that sum to `amount`, and the order in which remainders were served (largest first, ties by position)."""
+    total = sum(weights)
+    parts = [amount * w // total for w in weights]
+    order = sorted(range(len(weights)), key=lambda i: (-(amount * weights[i] - parts[i] * total), i))
+    for i in order[: amount - sum(parts)]:
+        parts[i] += 1
+    return parts, order
+
+
+def classes(attempt: Attempt | None, ns: int, atoms: int) -> list[tuple[str, int, int]]:
+    if attempt is None:
+        return [("unattributed", ns, atoms)]
+    worked = max(min(attempt.input_tokens or 0, TOKENS_MAX) - min(attempt.cached_tokens or 0, TOKENS_MAX), 0)
+    worked += min(attempt.output_tokens or 0, TOKENS_MAX)
+    told = [("recompute", attempt.recompute_tokens or 0), ("rejected_draft", attempt.rejected_draft_tokens or 0), (attempt.outcome, worked)]
+    told = [(name, min(n, 2 * TOKENS_MAX)) for name, n in told if n] or [(attempt.outcome, 1)]
+    weights = [n for _, n in told]
+    part_ns, part_atoms = largest_remainder(ns, weights)[0], largest_remainder(atoms, weights)[0]
+    return [(name, part_ns[i], part_atoms[i]) for i, (name, _) in enumerate(told)]
+
+
+def save(books: Books, piece: Piece, window_ns: int) -> None:
+    attempt, segment, start = piece.attempt, piece.segment, piece.leg[0]
+    if (
+        not piece.home
+        or piece.from_ns != start
+        or attempt.cached_tokens is None
+        or not segment
+        or not segment.priced
+        or not segment.constants
+    ):
+        return
+    cached = min(attempt.cached_tokens, TOKENS_MAX if attempt.input_tokens is None else attempt.input_tokens, TOKENS_MAX)
+    entry = books.savings[start // window_ns * window_ns]
+    entry[0] += cached
+    entry[1] += cached * segment.constants.flop_per_token * segment.atoms_per_hour // (segment.constants.flops_per_second * 3600)
+
+
+def union_length(intervals: Iterable[tuple[int, int]]) -> int:
+    length, reached = 0, None
+    for a, b in sorted(intervals):
+        a = a if reached is None else max(a, reached)
+        length += max(0, b - a)
+        reached = b if reached is None else max(reached, b)
+    return length
