@@ -1,6 +1,6 @@
 """What can go wrong in a replay.
 
-ReplayError
+WorkloadError
 ├── TraceInvalid    a line of the request trace cannot be used: file, line, what to do
 ├── ReplayRefused   the options contradict each other or name what does not exist
 └── SendFailed      the receiver refused spans, or did not answer within the retries
@@ -9,11 +9,11 @@ ReplayError
 from pathlib import Path
 
 
-class ReplayError(Exception):
+class WorkloadError(Exception):
     """Root of what the CLI prints as one line."""
 
 
-class TraceInvalid(ReplayError):
+class TraceInvalid(WorkloadError):
     """A request trace that cannot be read as its format says."""
 
     def __init__(self, file: Path, line: int, message: str) -> None:
@@ -22,9 +22,9 @@ class TraceInvalid(ReplayError):
         self.line = line
 
 
-class ReplayRefused(ReplayError):
+class ReplayRefused(WorkloadError):
     """Options that cannot be run."""
 
 
-class SendFailed(ReplayError):
+class SendFailed(WorkloadError):
     """Spans that did not reach the target. The replay stops: a part that is missing in silence would look like bad accounting."""

@@ -49,7 +49,7 @@ class ReplaySummary(BaseModel):
 
 
 def replay(options: ReplayOptions, progress: Progress, *, sleep: Sleep = time.sleep) -> ReplaySummary:
-    """Runs a replay to its end. Raises ReplayError: TraceInvalid, ReplayRefused, SendFailed (what was sent before stays sent)."""
+    """Runs a replay to its end. Raises WorkloadError: TraceInvalid, ReplayRefused, SendFailed (what was sent before stays sent)."""
     window_ns = options.window_seconds * 10**9
     by_model: dict[str, list[Replica]] = {}
     for one in _fleet(options):

@@ -50,7 +50,7 @@ def run(folder: Path, name: str = "run", **options: Any) -> Result:
     rows = [
         [json.loads(line) for line in (truth / f"{kind}.jsonl").read_text().splitlines()] for kind in ("requests", "attempts", "replicas")
     ]
-    return Result(summary, list(decoded(bodies)), *rows, bodies)
+    return Result(summary, list(decoded(bodies)), rows[0], rows[1], rows[2], bodies)
 
 
 def decoded(bodies: list[bytes]) -> Iterator[Seen]:
@@ -163,7 +163,7 @@ def read_request(members: list[Seen]) -> dict[str, Any]:
     (root,) = (s for s in members if not s.span.parent_span_id)
     chats = sorted((s for s in members if s.span.name.startswith("chat ")), key=lambda s: s.attributes["tokenpath.attempt.number"])
     streams = [s for s in members if s.span.name == "stream"]
-    usage = next((s.attributes for s in reversed(chats) if "gen_ai.usage.input_tokens" in s.attributes), {})
+    usage: dict[str, Any] = next((s.attributes for s in reversed(chats) if "gen_ai.usage.input_tokens" in s.attributes), {})
     delivered = streams[0].attributes["tokenpath.delivered_tokens"] if streams else 0
     if not chats:
         outcome = "rejected" if 400 <= root.attributes["http.response.status_code"] < 500 else "failed"
@@ -341,16 +341,16 @@ def test_speed_brings_arrivals_together(tmp_path: Path) -> None:
 def test_an_empty_trace_sends_nothing(tmp_path: Path) -> None:
     file = tmp_path / "empty.jsonl"
     file.write_text("")
-    summary = replay(ReplayOptions(start_ns=START_NS, file=file, to=f"file:{tmp_path / 'to'}"), lambda done, total: None)
+    summary = replay(ReplayOptions(start_ns=START_NS, file=file, to=(f"file:{tmp_path / 'to'}",)), lambda done, total: None)
     assert (summary.requests, summary.spans, summary.batches, summary.cached_ratio) == (0, 0, 0, None)
 
 
 def test_options_that_cannot_be_run_are_refused(tmp_path: Path) -> None:
     for to in ("localhost:4317", "ftp://x", "file:", "grpc://"):
         with pytest.raises(ValidationError, match="is no target"):
-            ReplayOptions(start_ns=START_NS, to=to)
+            ReplayOptions(start_ns=START_NS, to=(to,))
     with pytest.raises(ValidationError, match="named twice"):
-        ReplayOptions(start_ns=START_NS, to="file:x", tenants=("a", "a"))
+        ReplayOptions(start_ns=START_NS, to=("file:x",), tenants=("a", "a"))
     with pytest.raises(ReplayRefused, match="1 replicas cannot serve 2 models"):
         run(tmp_path, replicas=1)
     with pytest.raises(ReplayRefused, match="no figures for model 'unheard-of'"):

@@ -12,7 +12,7 @@ from collectors.workload.errors import TraceInvalid
 from collectors.workload.example import synthesize, write_mooncake
 from collectors.workload.trace import BLOCK_TOKENS, TraceFormat, count_requests, read_trace
 
-GOOD: Mapping[str, Any] = {"timestamp": 27, "input_length": 1025, "output_length": 9, "hash_ids": [0, 4, 5]}
+GOOD: dict[str, Any] = {"timestamp": 27, "input_length": 1025, "output_length": 9, "hash_ids": [0, 4, 5]}
 
 
 def mooncake(folder: Path, *lines: Mapping[str, Any] | str) -> Path:
