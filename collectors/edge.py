@@ -24,7 +24,7 @@ Clock = Callable[[], int]  # unix ns
 Content = Literal["protobuf", "json"]
 Transport = Literal["grpc", "http"]
 Reason = Literal[
-    "junk", "too_large", "too_many_items", "media_type", "slow_sender",  # the sender's; sending it again is no use
+    "junk", "too_large", "too_many_items", "media_type", "incomplete",  # the sender's; sending it again is no use
     "no_key", "unknown_key", "not_allowed",
     "busy", "log_full", "log_unavailable",  # ours; sending it again is right
 ]  # fmt: skip

@@ -32,7 +32,7 @@ ANSWERS: dict[Reason, tuple[int, int]] = {
     "too_large": (413, code_pb2.INVALID_ARGUMENT),
     "too_many_items": (413, code_pb2.INVALID_ARGUMENT),
     "media_type": (415, code_pb2.INVALID_ARGUMENT),
-    "slow_sender": (408, code_pb2.DEADLINE_EXCEEDED),
+    "incomplete": (408, code_pb2.DEADLINE_EXCEEDED),
     "no_key": (401, code_pb2.UNAUTHENTICATED),
     "unknown_key": (401, code_pb2.UNAUTHENTICATED),
     "not_allowed": (403, code_pb2.PERMISSION_DENIED),
@@ -110,7 +110,7 @@ def http_app(edge: Edge, pool: ThreadPoolExecutor, body_seconds: float) -> Starl
             try:
                 answer = await _decide(edge, pool, body_seconds, signal, content, request)
             except ClientDisconnect:
-                answer = Refused("slow_sender", "the connection was closed before the body was complete")
+                answer = Refused("incomplete", "the connection was closed before the body was complete")
             edge.count(signal, answer)
             return _respond(answer, content or "json")
 
@@ -160,7 +160,7 @@ async def _read(request: Request, keep_bytes: int, limits: Limits, body_seconds:
                     if size > 4 * limits.body_bytes:
                         break
     except TimeoutError:
-        return Refused("slow_sender", f"the body was not complete after {body_seconds:g} s")
+        return Refused("incomplete", f"the body was not complete after {body_seconds:g} s")
     return b"".join(chunks) if size <= keep_bytes else too_large(limits)
 
 

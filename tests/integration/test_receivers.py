@@ -280,6 +280,25 @@ def test_without_a_valid_key_nothing_gets_in() -> None:
         assert receivers.counters.value("tokenpath_receiver_bodies_total", result="accepted") == 1
 
 
+def test_a_grpc_sender_without_a_key_is_refused_before_its_body_is_there() -> None:
+    never = threading.Event()
+
+    def body_that_does_not_come() -> Iterator[bytes]:
+        never.wait(30)
+        yield trace_body()
+
+    with running(keys=KEYS) as receivers, grpc.insecure_channel(f"127.0.0.1:{receivers.grpc_port}") as channel:
+        error = refusal(lambda: channel.stream_unary(TRACES)(body_that_does_not_come(), timeout=20))
+        never.set()
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_grpc_call_without_a_message_is_junk(open_receivers: Running) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{open_receivers.grpc_port}") as channel:
+        error = refusal(lambda: channel.stream_unary(TRACES)(iter(()), timeout=20))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 # --- limits --------------------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +315,7 @@ def test_bodies_above_the_limit_are_refused_compressed_or_not() -> None:
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert delay_s(error) is None  # without a delay, OTLP clients do not send it again
         assert not receivers.log.records
+        assert receivers.counters.value("tokenpath_receiver_bodies_total", transport="http", result="too_large") == 4
         receivers.export(trace_body(100), compression=grpc.Compression.Gzip)
         assert len(receivers.log.records) == 1
 
