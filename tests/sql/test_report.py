@@ -24,8 +24,9 @@ UNIT = 10**12  # atoms
 # bolt: one useful answer in the second, and one that was refused at the door.
 REQUESTS = [
     rows.request(0, "acme", "llama", "useful", attempts=2, failed_attempts=1, input_tokens=1000, output_tokens=100,
-                 input_uncached_tokens=600, input_cache_read_tokens=400, output_text_tokens=100, generated_tokens=100, delivered_tokens=100, delivery="confirmed",
-                 useful_tokens=100, slo_ttft=1, slo_tpot=1, ttft_ns=100 * MS, tpot_ns=10 * MS, e2e_ns=1090 * MS, queue_ns=5 * MS,
+                 input_uncached_tokens=600, input_cache_read_tokens=400, output_text_tokens=100, generated_tokens=100,
+                 delivered_tokens=100, delivery="confirmed", useful_tokens=100, slo_ttft=1, slo_tpot=1,
+                 ttft_ns=100 * MS, tpot_ns=10 * MS, e2e_ns=1090 * MS, queue_ns=5 * MS,
                  stage_ns={"prefill": 60 * MS}, stage_quality={"prefill": "span"}),
     rows.request(0, "acme", "llama", "late", attempts=1, input_tokens=500, output_tokens=50, generated_tokens=50, delivered_tokens=50,
                  delivery="assumed", slo_ttft=0, slo_tpot=1, ttft_ns=2 * SECOND, tpot_ns=20 * MS, e2e_ns=3 * SECOND,
