@@ -88,7 +88,7 @@ def _any_of(patterns: Sequence[bytes]) -> re.Pattern[bytes]:
     return re.compile(b"|".join(patterns) or rb"(?!)", re.DOTALL)
 
 
-def packaged_filter() -> ContentFilter:
-    """The filter of the packaged list."""
+def content_keys() -> list[ContentKey]:
+    """The packaged list."""
     document = tomllib.loads(files("collectors").joinpath("content.toml").read_text(encoding="utf-8"))
-    return ContentFilter([ContentKey.model_validate(entry) for entry in document["content"]])
+    return [ContentKey.model_validate(entry) for entry in document["content"]]

@@ -12,7 +12,7 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from collectors import wire
-from collectors.content import ContentFilter, packaged_filter
+from collectors.content import ContentFilter, content_keys
 from collectors.otlp_json import NotOtlpJson, to_protobuf
 from collectors.wire import Signal
 from schemas.counters import Counters
@@ -116,7 +116,7 @@ class Edge:
         self.limits = Limits.of(settings)
         self._log, self._keys, self._clock = log, keys, clock
         self._counters, self._transport = counters, transport
-        self._filter = None if settings.keep_content else packaged_filter()
+        self._filter = None if settings.keep_content else ContentFilter(content_keys())
         self._gate = threading.BoundedSemaphore(settings.max_bodies_in_flight)
 
     def admit(self, bearer: str | None) -> Identity | Refused:

@@ -1,8 +1,8 @@
-"""The pure core of the receivers: what is taken, what is refused, what is changed on the way."""
+"""The pure core of the receivers: what is taken, what is refused, what the log gets."""
 
+import gzip
 import json
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collectors import wire
-from collectors.content import packaged_filter
 from collectors.edge import COUNTERS as EDGE_COUNTERS
-from collectors.edge import Accepted, Content, Edge, Limits, Refused, accept
+from collectors.edge import Accepted, Edge, Limits, Refused, accept
 from collectors.otlp_http import gunzip
 from collectors.wire import Signal
 from schemas.counters import Counters
@@ -24,53 +22,9 @@ from schemas.keys import Identity, Keyring
 from schemas.log import LogFull, LogUnavailable, RecordTooLarge
 from schemas.settings import ReceiveSettings
 from tests.memory_log import MemoryLog
+from tests.otlp_bodies import FILTER, LIMITS, PLATFORM, nested, refused, taken, trace_request
 
-LIMITS = Limits(body_bytes=4_194_304, items=50_000, elements=400_000)
-FILTER = packaged_filter()
-PLATFORM = Identity("platform", "")
-
-
-def trace_request(spans: int = 1, **attributes: str) -> Any:
-    request = ExportTraceServiceRequest()
-    resource_spans = request.resource_spans.add()
-    resource_spans.resource.attributes.add(key="service.name").value.string_value = "vllm-a"
-    scope_spans = resource_spans.scope_spans.add()
-    for number in range(spans):
-        span = scope_spans.spans.add(trace_id=b"t" * 16, span_id=number.to_bytes(8, "big"), name="chat m")
-        for key, value in attributes.items():
-            span.attributes.add(key=key).value.string_value = value
-    return request
-
-
-def taken(body: bytes, signal: Signal = "traces", content: Content = "protobuf", limits: Limits = LIMITS) -> Accepted:
-    answer = accept(signal, body, content, limits, FILTER)
-    assert isinstance(answer, Accepted), answer
-    return answer
-
-
-def refused(body: bytes, signal: Signal = "traces", content: Content = "protobuf", limits: Limits = LIMITS) -> Refused:
-    answer = accept(signal, body, content, limits, FILTER)
-    assert isinstance(answer, Refused), answer
-    return answer
-
-
-def nested(*lengths_first: bytes) -> bytes:
-    """The last argument wrapped in the tags before it."""
-    *tags, inner = lengths_first
-    for tag in reversed(tags):
-        inner = tag + varint(len(inner)) + inner
-    return inner
-
-
-def varint(number: int) -> bytes:
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-# --- bytes stay as they came ---------------------------------------------------------------------------------------------
+# --- bytes stay as they came -----------------------------------------------------------------------------------------------
 
 
 def test_the_bytes_of_a_good_body_are_untouched() -> None:
@@ -122,7 +76,7 @@ def test_bad_utf8_is_taken_wherever_it_is(place: str) -> None:
     assert taken(body).value == body
 
 
-# --- junk ----------------------------------------------------------------------------------------------------------------
+# --- junk ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("signal", ["traces", "metrics"])
@@ -195,7 +149,7 @@ def test_json_that_is_no_request_is_junk(body: bytes) -> None:
     answer.message.encode()
 
 
-# --- limits --------------------------------------------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not() -> None:
@@ -258,8 +212,6 @@ def test_json_that_grows_in_protobuf_is_held_to_the_limit_too() -> None:
 
 
 def test_gunzip_stops_at_the_limit() -> None:
-    import gzip
-
     limits = Limits(1000, 1, 1)
     assert gunzip(gzip.compress(b"a" * 1000), limits) == b"a" * 1000
     assert gunzip(gzip.compress(b"ab") + gzip.compress(b"cd"), limits) == b"abcd"
@@ -277,144 +229,7 @@ def test_gunzip_stops_at_the_limit() -> None:
         assert answer.reason == "junk"
 
 
-# --- JSON ----------------------------------------------------------------------------------------------------------------
-
-
-def spans_of(document: dict[str, Any]) -> list[Any]:
-    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [document]}]}]}).encode()
-    request = ExportTraceServiceRequest.FromString(taken(body, content="json").value)
-    return list(request.resource_spans[0].scope_spans[0].spans)
-
-
-def test_json_ids_are_hex_in_either_case() -> None:
-    (span,) = spans_of({
-        "traceId": "4BF92F3577B34DA6A3CE929D0E0E4736", "spanId": "00f067aa0ba902b7", "parentSpanId": "",
-        "links": [{"traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "spanId": "05c3c2e8f19c4868"}],
-    })  # fmt: skip
-    assert span.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert span.span_id.hex() == "00f067aa0ba902b7"
-    assert span.parent_span_id == b""
-    assert span.links[0].span_id.hex() == "05c3c2e8f19c4868"
-
-
-def test_an_id_that_is_not_hex_does_not_refuse_its_neighbours() -> None:
-    (span,) = spans_of({"traceId": "not hex at all", "spanId": "abc"})
-    assert span.trace_id == b"not hex at all"
-    assert span.span_id == b"abc"
-
-
-def test_json_takes_numbers_or_strings_names_or_numbers_and_skips_unknown_fields() -> None:
-    for value, kind in (("1796075345851365888", "SPAN_KIND_CLIENT"), (1796075345851365888, 3)):
-        (span,) = spans_of({
-            "startTimeUnixNano": value, "kind": kind, "later": {"x": [1]},
-            "attributes": [{"key": "n", "value": {"intValue": value}}, {"key": "b", "value": {"bytesValue": "AAE="}}],
-        })  # fmt: skip
-        assert span.start_time_unix_nano == 1796075345851365888
-        assert span.kind == Span.SpanKind.SPAN_KIND_CLIENT
-        assert span.attributes[0].value.int_value == 1796075345851365888
-        assert span.attributes[1].value.bytes_value == b"\x00\x01"
-
-
-def test_json_text_that_is_no_unicode_is_mended() -> None:
-    (span,) = spans_of({"name": "a\ud800b\U0001f600", "\ud800": 1})
-    assert span.name == "a�b\U0001f600"
-    body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"a\xff\xfeb"}]}]}]}'
-    request = ExportTraceServiceRequest.FromString(taken(body, content="json").value)
-    assert request.resource_spans[0].scope_spans[0].spans[0].name == "a��b"
-
-
-def test_json_captures_become_the_message_of_their_protobuf_twin(shared_data: Path) -> None:
-    pairs = [(path, path.with_name(path.name.replace(".otlp.json", ".binpb"))) for path in sorted(shared_data.glob("otlp/*/*.otlp.json"))]
-    pairs = [(text, binary) for text, binary in pairs if "-logs." not in text.name]
-    assert len(pairs) > 25
-    for text, binary in pairs:
-        signal: Signal = "metrics" if "-metrics." in text.name else "traces"
-        answer = accept(signal, text.read_bytes(), "json", LIMITS, None)
-        assert isinstance(answer, Accepted), (text, answer)
-        official = wire.OFFICIAL[signal]
-        ours, theirs = (official.FromString(body).SerializeToString(deterministic=True) for body in (answer.value, binary.read_bytes()))
-        assert ours == theirs, text
-
-
-# --- prompts and completions ---------------------------------------------------------------------------------------------
-
-SECRET = "the user's words"
-CONTENT_KEYS = [
-    "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions", "gen_ai.prompt",
-    "gen_ai.prompt.0.content", "gen_ai.completion.1.content", "llm.prompts", "llm.completions.0", "llm.input_messages.0.message.content",
-    "llm.output_messages.12.message.content", "input.value", "output.value", "traceloop.entity.input", "traceloop.entity.output",
-    "llm.openai.messages", "llm.openai.choices", "llm.openai.stringified_raw_response", "messages", "gen_ai.tool.call.arguments",
-]  # fmt: skip
-KEPT_KEYS = [
-    "gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens", "gen_ai.request.model", "input.mime_type", "message", "content",
-    "exception.message", "error.message", "llm.token_count.prompt", "gen_ai.tool.name", "gen_ai.prompts_seen", "messages.count",
-    "traceloop.entity.name", "llm.prompt", "http.route",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("key", CONTENT_KEYS)
-def test_content_is_dropped_from_spans_events_links_scopes_and_resources(key: str) -> None:
-    request = trace_request(2, kept="yes")
-    resource_spans = request.resource_spans[0]
-    span = resource_spans.scope_spans[0].spans[1]
-    holders = [span, span.events.add(name="e"), span.links.add(), resource_spans.scope_spans[0].scope, resource_spans.resource]
-    for holder in holders:
-        holder.attributes.add(key=key).value.string_value = SECRET
-    answer = taken(request.SerializeToString())
-    assert answer.dropped == 5
-    assert SECRET.encode() not in answer.value
-    left = ExportTraceServiceRequest.FromString(answer.value)
-    for holder in holders:
-        del holder.attributes[len(holder.attributes) - 1]
-    assert left == request
-
-
-@pytest.mark.parametrize("key", KEPT_KEYS)
-def test_what_only_looks_like_content_keeps_its_bytes(key: str) -> None:
-    body = trace_request(2, **{key: "gen_ai.input.messages /v1/messages"}).SerializeToString()
-    assert taken(body) == Accepted(body, 2, 0)
-
-
-def test_text_of_genai_message_events_is_dropped_and_an_error_text_is_not() -> None:
-    request = trace_request(1)
-    span = request.resource_spans[0].scope_spans[0].spans[0]
-    span.events.add(name="gen_ai.user.message").attributes.add(key="content").value.string_value = SECRET
-    span.events.add(name="gen_ai.choice").attributes.add(key="message").value.string_value = SECRET
-    span.events.add(name="abort").attributes.add(key="message").value.string_value = "Client disconnected"
-    answer = taken(request.SerializeToString())
-    assert answer.dropped == 2
-    assert SECRET.encode() not in answer.value
-    assert b"Client disconnected" in answer.value
-
-
-def test_dropping_keeps_bad_utf8_unknown_fields_and_presence() -> None:
-    request = trace_request(1, note="good")
-    span = request.resource_spans[0].scope_spans[0].spans[0]
-    span.attributes.add(key="zero").value.int_value = 0
-    span.attributes.add(key="none")
-    before = request.SerializeToString() + b"\xfa\x3e\x03abc"
-    span.attributes.add(key="messages").value.string_value = SECRET
-    body = request.SerializeToString() + b"\xfa\x3e\x03abc"
-    answer = taken(body.replace(b"good", b"g\xff\xfed"))
-    assert answer == Accepted(before.replace(b"good", b"g\xff\xfed"), 1, 1)
-
-
-def test_content_stays_if_the_operator_says_so() -> None:
-    body = trace_request(1, **{"gen_ai.input.messages": SECRET}).SerializeToString()
-    assert accept("traces", body, "protobuf", LIMITS, None) == Accepted(body, 1, 0)
-
-
-def test_no_capture_keeps_a_prompt_or_an_answer(shared_data: Path) -> None:
-    seen = 0
-    for path in sorted(shared_data.glob("otlp/*/*traces.binpb")):
-        answer = taken(path.read_bytes())
-        seen += answer.dropped
-        assert b"one two three" not in answer.value, path
-        assert b'"role"' not in answer.value, path
-    assert seen > 20
-
-
-# --- with a log ----------------------------------------------------------------------------------------------------------
+# --- with a log ------------------------------------------------------------------------------------------------------------
 
 
 def edge_with(log: MemoryLog, **receive: Any) -> tuple[Edge, Counters]:
