@@ -14,7 +14,8 @@ CONTENT_KEYS = [
     "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions", "gen_ai.prompt",
     "gen_ai.prompt.0.content", "gen_ai.completion.1.content", "llm.prompts", "llm.completions.0", "llm.input_messages.0.message.content",
     "llm.output_messages.12.message.content", "input.value", "output.value", "traceloop.entity.input", "traceloop.entity.output",
-    "langfuse.trace.input", "ai.prompt.messages", "llm.openai.messages", "llm.openai.choices", "llm.openai.stringified_raw_response", "messages", "gen_ai.tool.call.arguments",
+    "langfuse.trace.input", "ai.prompt.messages",
+    "llm.openai.messages", "llm.openai.choices", "llm.openai.stringified_raw_response", "messages", "gen_ai.tool.call.arguments",
 ]  # fmt: skip
 KEPT_KEYS = [
     "gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens", "gen_ai.request.model", "input.mime_type", "message", "content",
