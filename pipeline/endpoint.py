@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipeline.embedded import EmbeddedEngine, QueryRefused
+from schemas.settings import Permission
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 # Parameters of the HTTP interface itself; with a writer every other one is a setting, with a reader it is dropped.
@@ -41,7 +42,7 @@ class Reader(Protocol):
     def principal(self) -> str: ...
 
 
-Authenticate = Callable[[str | None, str], Reader | None]  # (key, "read" | "admin") -> who, or None
+Authenticate = Callable[[str | None, Permission], Reader | None]  # (key, "read" | "admin") -> who, or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class ReceiveSettings(Section):
     keep_content: bool = False  # prompts and completions
     tls_cert_file: str = ""
     tls_key_file: str = ""
+    platform_key_sha256: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = ""  # one platform key without a [[key]] table
 
 
 class TopicSettings(Section):
@@ -99,6 +100,13 @@ class Settings(Section):
     topic: tuple[TopicSettings, ...] = ()
     key: tuple[KeySettings, ...] = ()
 
+    @property
+    def keys(self) -> tuple[KeySettings, ...]:
+        """Every configured key."""
+        if not self.receive.platform_key_sha256:
+            return self.key
+        return (*self.key, KeySettings(name="receive.platform_key_sha256", sha256=self.receive.platform_key_sha256, principal="platform"))
+
     @field_validator("key")
     @classmethod
     def names_are_unique(cls, keys: tuple[KeySettings, ...]) -> tuple[KeySettings, ...]:
@@ -108,7 +116,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def open_addresses_need_keys(self) -> "Settings":
-        if any("ingest" in key.may for key in self.key):
+        if any("ingest" in key.may for key in self.keys):
             return self
         for address in (self.receive.grpc, self.receive.http):
             if not is_loopback(address):

@@ -14,7 +14,7 @@ from pipeline.embedded import EmbeddedEngine
 from pipeline.endpoint import Reader, endpoint_app
 from pipeline.migrate import migrate
 from pipeline.store import Store, open_store
-from schemas.settings import StoreSettings
+from schemas.settings import Permission, StoreSettings
 from tests.http_server import serving
 
 KEYS = {"acme-key": "tenant/acme", "ops-key": "platform", "root-key": "platform"}
@@ -25,7 +25,7 @@ class Known:
     principal: str
 
 
-def authenticate(key: str | None, needs: str) -> Reader | None:
+def authenticate(key: str | None, needs: Permission) -> Reader | None:
     if key not in KEYS or (needs == "admin" and key != "root-key"):
         return None
     return Known(KEYS[key])

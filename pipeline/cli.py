@@ -1,0 +1,498 @@
+"""`tokenpath`: the one place that puts the packages together. Every command imports what it needs when it runs, so that help is quick."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pipeline.command import Command, guarded, prepare
+from pipeline.errors import EXIT_FAILED, CheckFailed, ConfigurationError, DependencyDown
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="Follows every token of an LLM service from request to bill, and shows where it got slow and what that cost.",
+)
+export_app = typer.Typer(no_args_is_help=True)
+letters_app = typer.Typer(no_args_is_help=True)
+dashboards_app = typer.Typer(no_args_is_help=True)
+keys_app = typer.Typer(no_args_is_help=True)
+app.add_typer(export_app, name="export", help="Files for finance systems.")
+app.add_typer(letters_app, name="dead-letters", help="Messages that could not be decoded.")
+app.add_typer(dashboards_app, name="dashboards", help="Grafana dashboards.")
+app.add_typer(keys_app, name="keys", help="Keys of senders, readers and administrators.")
+
+Config = Annotated[
+    Path | None, typer.Option("--config", help="Directory of tokenpath.toml and its neighbours (./tokenpath.d, else the packaged example).")
+]
+Data = Annotated[Path | None, typer.Option("--data", help="Directory of the embedded store and log (./tokenpath-data).")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what is done.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="UTC: 2026-11-30 or 2026-11-30T10:00:00Z.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="UTC, exclusive.")]
+
+
+def main() -> None:
+    sys.exit(guarded(app))
+
+
+@app.command()
+def up(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    no_viewer: Annotated[bool, typer.Option("--no-viewer", help="Without the web page.")] = False,
+) -> None:
+    """Run everything on this machine until stopped: receivers, loader, attribution, viewer, ClickHouse's HTTP interface."""
+    from pipeline.up import run_up
+
+    command = prepare(config, data, as_json, verbose)
+    pages = None if no_viewer else _pages
+    run_up(command, _receive, _counters(), pages, _stop_on_signals(), lambda endpoint: _say_where(command, endpoint, pages is not None))
+
+
+@app.command()
+def receive(config: Config = None, data: Data = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Run only the OTLP receivers, writing to the log."""
+    from pipeline.processes import run_receivers
+
+    command = prepare(config, data, as_json, verbose)
+    run_receivers(command, _receive, _counters(), _stop_on_signals())
+
+
+@app.command()
+def demo(
+    config: Config = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    seed: Annotated[int, typer.Option(help="Another seed is another day in the cluster.")] = 7,
+    out: Annotated[Path, typer.Option(help="Where data, report and bill are written; emptied first.")] = Path(".demo"),
+    stay: Annotated[bool, typer.Option("--stay", help="Keep running with the page until stopped (as when stdin is a terminal).")] = False,
+) -> None:
+    """The whole main job on a modelled cluster: telemetry in over OTLP, dashboard, report and bill out, checked against the truth."""
+    from collectors.workload.options import ReplayOptions
+    from collectors.workload.replay import replay as run_replay
+    from pipeline.demo import Demo
+
+    command = prepare(config, None, as_json, verbose)
+
+    def send(targets: tuple[str, ...], start_ns: int, truth: Path, progress: Any) -> None:
+        with _replay_errors():
+            run_replay(ReplayOptions(start_ns=start_ns, seed=seed, to=targets, truth_dir=truth), progress)
+
+    Demo(command, out.absolute(), Path.cwd(), send, _receive, _counters(), _pages, stay or sys.stdin.isatty(), _stop_on_signals()).run()
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="Request trace: Mooncake JSONL (also .gz) or Azure CSV.")],
+    to: Annotated[list[str], typer.Option("--to", help="grpc://host:port, http://host:port or file:DIR; may be given more than once.")],
+    config: Config = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    format: Annotated[Literal["mooncake", "azure"], typer.Option(help="Format of the trace.")] = "mooncake",
+    replicas: Annotated[int, typer.Option(help="Engines of the modelled cluster.")] = 4,
+    models: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    tenants: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    routing: Annotated[Literal["prefix_aware", "round_robin"], typer.Option(help="How the router chooses a replica.")] = "prefix_aware",
+    emit: Annotated[Literal["all", "vllm"], typer.Option(help="Spans of all stages, or only what vLLM emits.")] = "all",
+    start: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the trace's beginning; two hours ago, on the hour.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed and file: same spans.")] = 7,
+    truth: Annotated[Path | None, typer.Option(help="Directory for what really happened.")] = None,
+    limit: Annotated[int | None, typer.Option(help="First N requests only.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Write OTLP bytes without the SDK.")] = False,
+    key: Annotated[str | None, typer.Option(envvar="TOKENPATH_KEY", help="Ingest key.")] = None,
+) -> None:
+    """Send a request trace through a modelled cluster and emit its telemetry as OTLP."""
+    from pydantic import SecretStr, ValidationError
+
+    from collectors.workload.options import ReplayOptions
+    from collectors.workload.replay import replay as run_replay
+
+    command = prepare(config, None, as_json, verbose)
+    wanted: dict[str, Any] = {
+        "file": file,
+        "format": format,
+        "replicas": replicas,
+        "routing": routing,
+        "emit": emit,
+        "start_ns": int(_time("--start", start, _two_hours_ago()).timestamp()) * 10**9,
+        "seed": seed,
+        "to": tuple(to),
+        "via": "bytes" if fast else "sdk",
+        "truth_dir": truth,
+        "limit": limit,
+        "key": SecretStr(key) if key else None,
+    }
+    wanted |= {name: tuple(text.split(",")) for name, text in (("models", models), ("tenants", tenants)) if text}
+    try:
+        options = ReplayOptions(**wanted)
+    except ValidationError as error:
+        raise ConfigurationError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
+    with _replay_errors(), _progress(command, "requests") as step:
+        summary = run_replay(options, step)
+    if as_json:
+        command.print_json(summary.model_dump(mode="json"))
+    else:
+        command.out.print(*(f"{name.replace('_', ' ')}: {value}" for name, value in summary.model_dump(mode="json").items()), sep="\n")
+
+
+@app.command()
+def migrate(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if something is missing.")] = False,
+) -> None:
+    """Bring the store's tables up to date."""
+    from pipeline import migrate as migrations
+    from pipeline.configuration import store_configuration
+    from pipeline.instance import store_for_command
+
+    command = prepare(config, data, as_json, verbose)
+    with store_for_command(command.settings.store, command.data) as store:
+        missing = migrations.missing(store) if check else migrations.migrate(store)
+        if not check:
+            store_configuration(store, command.configuration, datetime.now(UTC))
+    if as_json:
+        command.print_json({"pending" if check else "applied": missing})
+    else:
+        command.out.print("\n".join(missing) if missing else "up to date")
+    if check and missing:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def load(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the end of the log.")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Read the log again from its first record; nothing is doubled.")
+    ] = False,
+) -> None:
+    """Carry spans and metrics from the log into the store."""
+    from pipeline.processes import run_loader
+
+    command = prepare(config, data, as_json, verbose)
+    loaded = run_loader(command, once, from_beginning, _stop_on_signals())
+    if as_json:
+        command.print_json(loaded)
+    else:
+        command.out.print(f"{loaded['messages']} messages with {loaded['spans']} spans loaded, {loaded['dead_letters']} dead letters")
+
+
+@app.command()
+def attribute(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    from_time: From = None,
+    to_time: To = None,
+    provisional: Annotated[bool, typer.Option("--provisional", help="Also windows that are still open.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Beside a running 'up': wait for the result.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep attributing until stopped, as 'up' does.")] = False,
+) -> None:
+    """Compute requests, costs and latencies of windows. Without a range: what is due."""
+    from pipeline.attribution import on_request
+
+    command = prepare(config, data, as_json, verbose)
+    if follow:
+        on_request.follow(command, _stop_on_signals())
+        return
+    bounds = None
+    if from_time or to_time:
+        bounds = (_time("--from", from_time, None), _time("--to", to_time, datetime.now(UTC)))
+    with _progress(command, "runs") as step:
+        runs = on_request.once(command, bounds, provisional, wait, step)
+    if as_json:
+        command.print_json({"runs": runs})
+    elif runs is None:
+        command.out.print("accepted; 'tokenpath status' shows when it is done")
+    else:
+        command.out.print(*(on_request.line(run) for run in runs) if runs else ["nothing is due"], sep="\n")
+
+
+@app.command()
+def report(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    from_time: From = None,
+    to_time: To = None,
+    tenant: Annotated[str, typer.Option(help="Only this tenant.")] = "",
+    model: Annotated[str, typer.Option(help="Only this model.")] = "",
+    by: Annotated[Literal["tenant", "model", "hour"], typer.Option(help="One line for each.")] = "tenant",
+    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="As it was known at that time.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the figures to this file, one line for each.")] = None,
+) -> None:
+    """Spend, cost per million useful tokens, waste, cache savings and latency. Default: the month to date."""
+    from pipeline.report import ReportQuery, build_report, month_to_date
+    from pipeline.report_files import to_csv, to_json
+    from pipeline.report_table import render
+
+    command = prepare(config, data, as_json, verbose)
+    first, last = month_to_date(datetime.now(UTC))
+    query = ReportQuery(
+        _time("--from", from_time, first), _time("--to", to_time, last), by, tenant, model, _time("--as-of", as_of, None) if as_of else None
+    )
+    destination = csv.absolute() if csv else None  # the embedded engine changes the working directory
+    with _reading(command) as store:
+        built = build_report(store, query, _dead_letters(command))
+    if destination:
+        destination.write_text(to_csv(built), encoding="utf-8", newline="")
+    if as_json:
+        print(to_json(built), file=command.out.file)
+    else:
+        render(built, command.out)
+
+
+@app.command()
+def status(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Lag, dead letters, freshness, windows, conservation. Exit 1 if conservation is broken or the loader stands."""
+    from pipeline.processes import positions
+    from pipeline.status import build_status, render, to_json
+
+    command = prepare(config, data, as_json, verbose)
+    with _reading(command) as store:
+        found = build_status(store, positions(command.settings), _dead_letters(command))
+    if as_json:
+        print(to_json(found), file=command.out.file)
+    else:
+        render(found, command.out)
+    if not found.healthy:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@export_app.command("focus")
+def export_focus(
+    month: Annotated[str, typer.Option(metavar="YYYY-MM", help="Billing month.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")],
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    version: Annotated[Literal["1.2"], typer.Option(help="Version of FOCUS.")] = "1.2",
+) -> None:
+    """FOCUS Cost and Usage rows of a month, from the price book."""
+    from pipeline.billing.focus import export_focus as write
+
+    command = prepare(config, data, as_json, verbose)
+    destination = out.absolute()
+    with _reading(command) as store:
+        written = write(store, month, destination, version=version)
+    if as_json:
+        command.print_json(written.as_dict())
+    else:
+        command.out.print(written.text())
+
+
+@letters_app.command("list")
+def dead_letters_list(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
+    reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
+) -> None:
+    """Show messages that could not be decoded, newest last."""
+    from pipeline.dead_letter_commands import show
+
+    show(prepare(config, data, as_json, verbose), limit, reason)
+
+
+@letters_app.command("replay")
+def dead_letters_replay(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
+    reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
+) -> None:
+    """Put dead letters back into their topics, for instance after an update that can read them."""
+    from pipeline.dead_letter_commands import send_again
+
+    send_again(prepare(config, data, as_json, verbose), limit, reason)
+
+
+@dashboards_app.command("build")
+def dashboards_build(check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False) -> None:
+    """Write the committed Grafana JSON from the definitions."""
+    from dashboards.build import build, outdated
+
+    names = outdated() if check else [path.name for path in build()]
+    typer.echo("\n".join(names) if names else "up to date")
+    if check and names:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@dashboards_app.command("publish")
+def dashboards_publish(
+    url: Annotated[str, typer.Option(help="Grafana's address.")],
+    token_env: Annotated[str, typer.Option(help="Environment variable with a service account token.")] = "GRAFANA_TOKEN",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check server, token and data source.")] = False,
+) -> None:
+    """Create or update our dashboards in a running Grafana."""
+    import os
+
+    from dashboards.publish import PublishError, publish
+    from dashboards.viewer import DASHBOARDS
+
+    token = os.environ.get(token_env)
+    if not token:
+        raise ConfigurationError(f"{token_env} is not set: put the token of a Grafana service account with the Editor role into it")
+    try:
+        for published in publish(url, token, DASHBOARDS, dry_run):
+            typer.echo(f"{published.title}: {'ready to publish' if dry_run else url.rstrip('/') + published.url}")
+    except PublishError as error:
+        raise CheckFailed(str(error)) from error
+
+
+@keys_app.command("new")
+def keys_new(
+    name: Annotated[str, typer.Argument(help="What the key is for, such as edge-gateway.")],
+    principal: Annotated[str, typer.Option(help="platform or tenant/<id>.")] = "platform",
+    may: Annotated[str, typer.Option(help="ingest, read, admin; separated by commas.")] = "ingest",
+) -> None:
+    """Make a key. It is shown once; the configuration holds its hash."""
+    import secrets
+
+    from pydantic import ValidationError
+
+    from schemas.keys import hash_key
+    from schemas.settings import KeySettings
+
+    key = secrets.token_urlsafe(32)
+    try:
+        made = KeySettings.model_validate({"name": name, "sha256": hash_key(key), "principal": principal, "may": tuple(may.split(","))})
+    except ValidationError as error:
+        raise ConfigurationError("; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())) from error
+    rights = ", ".join(f'"{right}"' for right in made.may)
+    typer.echo(f"key: {key}\n\nAdd to tokenpath.toml:\n")
+    typer.echo(f'[[key]]\nname = "{made.name}"\nsha256 = "{made.sha256}"\nprincipal = "{made.principal}"\nmay = [{rights}]')
+
+
+def _receive(settings: Any, log: Any, keys: Any, counters: Any) -> list[Any]:
+    """Both OTLP receivers, listening. Raises ConfigurationError when an address cannot be used."""
+    import time
+
+    from collectors.listen import CannotListen
+    from collectors.otlp_grpc import serve_grpc
+    from collectors.otlp_http import serve_http
+
+    receivers: list[Any] = []
+    try:
+        for serve in (serve_grpc, serve_http):
+            receivers.append(serve(settings, log, keys, time.time_ns, counters))
+    except CannotListen as error:
+        for receiver in receivers:
+            receiver.stop(1)
+        raise ConfigurationError(str(error)) from error
+    return receivers
+
+
+def _pages(query: Any) -> list[Any]:
+    from dashboards.viewer import viewer_routes
+
+    return list(viewer_routes(query))
+
+
+@contextmanager
+def _replay_errors() -> Iterator[None]:
+    """A receiver that does not take spans is a dependency that is down; a trace or option that cannot be used is the operator's."""
+    from collectors.workload.errors import SendFailed, WorkloadError
+
+    try:
+        yield
+    except SendFailed as error:
+        raise DependencyDown(str(error)) from error
+    except WorkloadError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _counters() -> Any:
+    from collectors.edge import COUNTERS
+    from schemas.counters import Counters
+
+    return Counters(COUNTERS)
+
+
+def _say_where(command: Command, endpoint: Any, with_pages: bool) -> None:
+    receive = command.settings.receive
+    if command.as_json:
+        command.print_json(
+            {
+                "pid": endpoint.pid,
+                "grpc": receive.grpc,
+                "http": receive.http,
+                "viewer": endpoint.http,
+                "clickhouse_http": endpoint.clickhouse_http,
+            }
+        )
+        return
+    command.out.print(f"OTLP/gRPC on {receive.grpc}, OTLP/HTTP on {receive.http}")
+    if with_pages:
+        command.out.print(f"dashboards on http://{endpoint.http}/")
+    command.out.print("stop with Ctrl-C", style="dim")
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _progress(command: Command, unit: str) -> Any:
+    from pipeline.progress import progress
+
+    return progress(command.err, unit)
+
+
+def _reading(command: Command) -> Any:
+    from pipeline.instance import store_for_command
+
+    return store_for_command(command.settings.store, command.data)
+
+
+def _dead_letters(command: Command) -> int | None:
+    from pipeline.processes import dead_letter_count
+
+    return dead_letter_count(command.settings)
+
+
+def _two_hours_ago() -> datetime:
+    return (datetime.now(UTC) - timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+
+
+def _time(option: str, text: str | None, otherwise: datetime | None) -> datetime:
+    """An ISO time; without a zone it is UTC. Raises ConfigurationError."""
+    if text is None:
+        if otherwise is None:
+            raise ConfigurationError(f"{option} is missing: give a time such as 2026-11-30T10:00:00Z")
+        return otherwise
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text!r} is no time: write 2026-11-30 or 2026-11-30T10:00:00Z") from error
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at

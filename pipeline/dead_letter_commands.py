@@ -1,0 +1,62 @@
+"""`tokenpath dead-letters`: what could not be decoded, shown and sent again."""
+
+from contextlib import closing
+from itertools import islice
+
+from rich.table import Table
+
+from pipeline.command import Command
+from pipeline.dead_letter import DeadLetter, entries, replay
+from pipeline.processes import append_log, dead_letters
+
+
+def show(command: Command, limit: int, reason: str) -> None:
+    """The first `limit` letters, oldest first."""
+    with dead_letters(command.settings) as log:
+        letters = list(islice(entries(log, reason), limit))
+    if command.as_json:
+        command.print_json({"dead_letters": [_document(letter) for letter in letters]})
+        return
+    if not letters:
+        command.out.print("no dead letters")
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("topic", "partition", "offset", "reason", "sender", "bytes", "error"):
+        table.add_column(name, justify="right" if name in ("partition", "offset", "bytes") else "left", overflow="fold")
+    for letter in letters:
+        source = letter.source
+        sender = letter.headers.get("principal", "–")
+        cells = (
+            source.topic,
+            str(source.partition),
+            str(letter.source_offset),
+            letter.reason,
+            sender,
+            str(len(letter.value)),
+            letter.error,
+        )
+        table.add_row(*cells)
+    command.out.print(table)
+
+
+def send_again(command: Command, limit: int, reason: str) -> None:
+    """Puts the first `limit` letters back into the topics they came from."""
+    with dead_letters(command.settings) as log, closing(append_log(command.settings)) as target:
+        sent = replay(islice(entries(log, reason), limit), target)
+    if command.as_json:
+        command.print_json({"sent": sent})
+    else:
+        command.out.print(f"{sent} messages sent again; what still cannot be decoded becomes a dead letter again")
+
+
+def _document(letter: DeadLetter) -> dict[str, object]:
+    return {
+        "topic": letter.source.topic,
+        "partition": letter.source.partition,
+        "offset": letter.source_offset,
+        "reason": letter.reason,
+        "error": letter.error,
+        "headers": dict(letter.headers),
+        "bytes": len(letter.value),
+        "kept": letter.kept,
+    }

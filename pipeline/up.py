@@ -1,0 +1,117 @@
+"""Everything for one machine in one process: receivers, log, loader, attribution, ClickHouse's HTTP interface, API and viewer.
+
+The parts that live in other packages (receivers, viewer) come in as callables from the CLI.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import SecretStr
+from starlette.routing import BaseRoute
+
+from pipeline.api import api_app
+from pipeline.attribution.on_request import as_json
+from pipeline.attribution.windows import Attributor, attribute_range
+from pipeline.command import Command
+from pipeline.configuration import store_configuration
+from pipeline.embedded import EmbeddedEngine
+from pipeline.endpoint import endpoint_app
+from pipeline.instance import Endpoint, announced, holding, new_token
+from pipeline.loader import Loader
+from pipeline.migrate import migrate
+from pipeline.processes import Receive, append_log, lag, loader_metrics, read_log, receiving
+from pipeline.store import Store, Table, open_store
+from pipeline.workers import Worker, http_worker, run_together
+from schemas.counters import Counters
+from schemas.keys import Identity, Keyring, hash_key
+from schemas.settings import KeySettings, Permission, is_loopback
+
+Query = Callable[[str, Mapping[str, Any]], Table]
+Pages = Callable[[Query], list[BaseRoute]]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One store handle that several threads use in turn."""
+
+    store: Store
+    lock: threading.Lock
+
+    def query(self, sql: str, parameters: Mapping[str, Any]) -> Table:
+        with self.lock:
+            return self.store.query(sql, parameters)
+
+
+def run_up(
+    command: Command, receive: Receive, counters: Counters, pages: Pages | None, stop: threading.Event, ready: Callable[[Endpoint], None]
+) -> None:
+    """Starts all parts, calls `ready`, and returns when `stop` is set and what was accepted is stored. Raises the first error of a part."""
+    settings = command.settings
+    token = SecretStr(new_token())
+    with ExitStack() as stack:
+        stack.enter_context(holding(command.data))
+        store = stack.enter_context(closing(open_store(settings.store)))
+        migrate(store)
+        config_hash = store_configuration(store, command.configuration, datetime.now(UTC))
+        handles = [stack.enter_context(closing(store.another())) for _ in range(3)]
+        log = stack.enter_context(closing(append_log(settings)))
+        loader = Loader(stack.enter_context(closing(read_log(settings))), handles[0], log, settings)
+        attributor = Attributor(handles[1], settings.attribution, config_hash)
+        shared = Shared(handles[2], threading.Lock())
+        keys = Keys(settings.keys, token)
+        api = api_app(
+            ready=lambda: {"store": shared.query("SELECT 1", {}).scalar() == 1, "log": lag(settings) >= 0},
+            metrics=lambda: counters.text() + loader_metrics(loader.counters),
+            attribute=lambda first, last, provisional: _attribute(store, command, config_hash, first, last, provisional),
+            may=keys.platform_may,
+            pages=pages(shared.query) if pages else [],
+            pages_need_key=not is_loopback(settings.serve.http),
+        )
+        workers = [
+            receiving(receive(settings, log, Keyring(settings.keys), counters)),
+            Worker("loader", loader.run),
+            Worker("attribution", attributor.run),
+            http_worker("api", api, settings.serve.http),
+        ]
+        if store.embedded:
+            front = endpoint_app(EmbeddedEngine(store.path), keys.who)
+            workers.append(http_worker("clickhouse", front, settings.serve.clickhouse_http))
+        endpoint = Endpoint(pid=os.getpid(), clickhouse_http=settings.serve.clickhouse_http, http=settings.serve.http, token=token)
+
+        def started() -> None:
+            if store.embedded:
+                stack.enter_context(announced(command.data, endpoint))
+            ready(endpoint)
+
+        run_together(workers, stop, started)
+
+
+class Keys:
+    """The configured keys and the admin token of `endpoint.json`, for the two HTTP servers of this process."""
+
+    def __init__(self, configured: tuple[KeySettings, ...], token: SecretStr) -> None:
+        own = KeySettings(name="endpoint.json", sha256=hash_key(token.get_secret_value()), principal="platform", may=("read", "admin"))
+        self._keys = Keyring((*configured, own))
+
+    def who(self, key: str | None, needs: Permission) -> Identity | None:
+        found = self._keys.authenticate(key, needs)
+        return found if isinstance(found, Identity) else None
+
+    def platform_may(self, key: str | None, needs: Permission) -> bool:
+        """Pages and API show every tenant: only the platform's keys open them."""
+        found = self.who(key, needs)
+        return found is not None and found.principal == "platform"
+
+
+def _attribute(
+    store: Store, command: Command, config_hash: str, first: datetime, last: datetime, provisional: bool
+) -> list[Mapping[str, Any]]:
+    with closing(store.another()) as handle:
+        bounds = (int(first.timestamp()) * 10**9, int(last.timestamp()) * 10**9)
+        runs = attribute_range(handle, command.settings.attribution, config_hash, *bounds, provisional=provisional)
+        return [as_json(run) for run in runs]
