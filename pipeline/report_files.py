@@ -12,7 +12,7 @@ from schemas.stages import OTHER, STAGES
 
 
 def to_json(report: Report) -> str:
-    """CONTRACTS 5. Money is text, times are integer ns, unknown is null. Ends with a newline."""
+    """CONTRACTS 5. Money is text, times are integer ns, unknown is null."""
     name = report.by
     document = {
         "schema": SCHEMA,
@@ -33,7 +33,7 @@ def to_json(report: Report) -> str:
         "conservation": report.conservation.model_dump(mode="json"),
         "data_quality": report.data_quality.model_dump(mode="json"),
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1, ensure_ascii=False)
 
 
 def to_csv(report: Report) -> str:
