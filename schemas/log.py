@@ -5,7 +5,7 @@ group commits is the *next* offset to read. Both implementations are in `pipelin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 TRACES_TOPIC = "otlp_spans"
@@ -24,13 +24,15 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message as read: `value` is the untouched OTLP protobuf body (CONTRACTS 3.8)."""
+    """One message as read: `value` is the untouched OTLP protobuf body (CONTRACTS 3.8). `appended_ns` is when the log got
+    it, as the log itself keeps it (Kafka's timestamp); 0 where it keeps none."""
 
     topic: str
     partition: int
     offset: int
     headers: Headers
     value: bytes
+    appended_ns: int = field(default=0, compare=False)
 
 
 class LogFull(Exception):

@@ -21,12 +21,19 @@ HERE = Path(__file__).resolve().parent
 JARS = HERE / "target" / "broker"
 READY_SECONDS = 60.0
 CLUSTER_ID = "dG9rZW5wYXRoLXRlc3RzIQ"  # any 16 bytes in base64
+SECURED_USER, SECURED_PASSWORD = "tokenpath", "only-for-tests"
 
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker_port}
+listeners=PLAINTEXT://127.0.0.1:{broker_port},SASL_SSL://127.0.0.1:{secured_port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker_port},SASL_SSL://127.0.0.1:{secured_port}
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+ssl.keystore.type=PKCS12
+ssl.keystore.location={directory}/broker.p12
+ssl.keystore.password={password}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
 log.dirs={directory}/data
@@ -51,18 +58,37 @@ class CannotRun(Exception):
 
 
 class KafkaBroker:
-    """One broker. `stop`, `kill` and `pause` take it away, `start` and `resume` bring it back with its data."""
+    """One broker, at `bootstrap_servers`, and with TLS and SASL PLAIN at `secured_servers`.
+
+    `stop`, `kill` and `pause` take it away, `start` and `resume` bring it back with its data.
+    """
 
     def __init__(self, java: str, directory: Path) -> None:
         self._java, self._directory = java, directory
-        broker_port, controller_port = free_ports(2)
+        broker_port, secured_port, controller_port = free_ports(3)
         self.bootstrap_servers = f"127.0.0.1:{broker_port}"
+        self.secured_servers = f"127.0.0.1:{secured_port}"
+        self.certificate_file = directory / "broker.pem"
         self._properties = directory / "server.properties"
-        self._properties.write_text(
-            PROPERTIES.format(broker_port=broker_port, controller_port=controller_port, directory=directory), encoding="ascii"
+        text = PROPERTIES.format(
+            broker_port=broker_port,
+            secured_port=secured_port,
+            controller_port=controller_port,
+            directory=directory,
+            user=SECURED_USER,
+            password=SECURED_PASSWORD,
         )
+        self._properties.write_text(text, encoding="ascii")
         self._process: subprocess.Popen[bytes] | None = None
+        self._make_certificate()
         self._run_to_end("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties))
+
+    def _make_certificate(self) -> None:
+        keytool = [str(Path(self._java).resolve().with_name("keytool")), "-alias", "broker", "-storepass", SECURED_PASSWORD]
+        store = ["-keystore", str(self._directory / "broker.p12")]
+        name = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-keyalg", "EC", "-storetype", "PKCS12", "-validity", "3650"]
+        for action in (["-genkeypair", *name], ["-exportcert", "-rfc", "-file", str(self.certificate_file)]):
+            subprocess.run([*keytool, *store, *action], capture_output=True, check=True, timeout=READY_SECONDS)
 
     def _command(self, main_class: str, *arguments: str) -> list[str]:
         options = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -101,6 +127,13 @@ class KafkaBroker:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def ensure_running(self) -> None:
+        """Undoes whatever took it away."""
+        if self._process is None:
+            self.start()
+        else:
+            self.resume()
 
     def pause(self) -> None:
         """It keeps its connections and answers nothing, as behind a broken network."""

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -28,19 +29,21 @@ REFUSALS = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
     errors.KafkaConfigurationError,
-    FileNotFoundError,  # a file of the TLS settings
 )
 
 T = TypeVar("T")
 
 
-def opening(where: str, call: Callable[[], T]) -> T:
+def opening(settings: LogSettings, call: Callable[[], T]) -> T:
     """`call` with the client's errors in our words: LogUnavailable, or ConfigurationError for what only a person can mend."""
     try:
-        return asking(f"{where}: opening", call)
+        return asking(f"{settings.url}: opening", call)
     except LogUnavailable as error:
         if isinstance(error.__cause__, REFUSALS):
             raise ConfigurationError(f"{error}; check [log] and the access rights of its user") from error
+        if settings.security_protocol != "PLAINTEXT":
+            # The client goes on trying when it is turned away, and calls it a time-out in the end.
+            raise LogUnavailable(f"{error}; a wrong password or an untrusted certificate looks the same: check [log]") from error
         raise
 
 
@@ -91,8 +94,8 @@ class KafkaAppendLog:
     def __init__(self, settings: LogSettings, max_body_bytes: int, topics: Sequence[str], buffer_bytes: int = BUFFER_BYTES) -> None:
         self._where, self._topics, self._max_body_bytes = settings.url, frozenset(topics), max_body_bytes
         self._buffer, self._closed = Buffer(buffer_bytes), False
-        opening(self._where, lambda: ensure_topics(settings, record_bytes_max(max_body_bytes), topics))
-        self._producer = opening(self._where, lambda: clients.producer(settings, record_bytes_max(max_body_bytes)))
+        opening(settings, lambda: ensure_topics(settings, record_bytes_max(max_body_bytes), topics))
+        self._producer = opening(settings, lambda: clients.producer(settings, record_bytes_max(max_body_bytes)))
 
     def append(self, topic: str, headers: Headers, value: bytes) -> None:
         check_record(self._topics, self._max_body_bytes, topic, headers, value)
@@ -158,9 +161,9 @@ class KafkaReadLog:
         self._where, self._topics, self._group = settings.url, list(dict.fromkeys(topics)), group
         self._pending: deque[Record] = deque()
         self._closed, self._alive_at = False, monotonic()
-        self._admin = opening(self._where, lambda: clients.admin(settings))
+        self._admin = opening(settings, lambda: clients.admin(settings))
         try:
-            self._consumer = opening(self._where, lambda: clients.consumer(settings, group))
+            self._consumer = opening(settings, lambda: clients.consumer(settings, group))
             if group is None:
                 self._assign_all()
             else:
@@ -195,9 +198,17 @@ class KafkaReadLog:
         if self._pending:
             self._alive_at = monotonic()
         elif monotonic() - self._alive_at >= SIGN_OF_LIFE_SECONDS:
-            # The client keeps silent while no broker answers; nothing to read and nobody there must not look the same.
-            self._partitions()
+            self._ask_for_life()
             self._alive_at = monotonic()
+
+    def _ask_for_life(self) -> None:
+        """Raises LogUnavailable: the client keeps silent while no broker answers, but nothing to read and nobody there must
+        not look the same."""
+        assigned = list(self._consumer.assignment())
+        if assigned:
+            asking(f"{self._where}: reading", lambda: self._consumer.end_offsets(assigned, timeout_ms=clients.REQUEST_TIMEOUT_MS))
+        else:
+            self._partitions()
 
     def commit(self, next_offsets: Mapping[TopicPartition, int]) -> None:
         self._check_open()
@@ -232,13 +243,16 @@ class KafkaReadLog:
     def rewind(self) -> None:
         self._check_open()
         self._pending.clear()
-        committed = self.committed()
         for partition in self._consumer.assignment():
-            offset = committed.get(TopicPartition(partition.topic, partition.partition), 0)
-            if offset:
-                self._consumer.seek(partition, offset)
-            else:
+            offset = None
+            if self._group is not None:
+                offset = asking(
+                    f"{self._where}: reading offsets", partial(self._consumer.committed, partition, timeout_ms=COMMIT_TIMEOUT_MS)
+                )
+            if offset is None:
                 self._consumer.seek_to_beginning(partition)
+            else:
+                self._consumer.seek(partition, offset)
 
     def _partitions(self) -> list[Any]:
         """All partitions of our topics that exist, whoever reads them. Raises LogUnavailable."""
@@ -262,4 +276,4 @@ class KafkaReadLog:
 def _record(message: Any) -> Record:
     """Headers that are no text (a Collector's topic may carry any) are read with replacement characters."""
     headers = {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers}
-    return Record(message.topic, message.partition, message.offset, headers, message.value or b"")
+    return Record(message.topic, message.partition, message.offset, headers, message.value or b"", max(0, message.timestamp) * 1_000_000)

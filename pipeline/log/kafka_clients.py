@@ -4,6 +4,7 @@ kafka-python is imported here and in `pipeline.log.kafka` only, and only for a `
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -33,6 +34,10 @@ def connection_options(settings: LogSettings) -> dict[str, Any]:
     """What all three clients share. Raises ConfigurationError."""
     if settings.security_protocol.startswith("SASL") and not (settings.sasl_mechanism and settings.sasl_username):
         raise ConfigurationError(f"[log] security_protocol = {settings.security_protocol!r} needs sasl_mechanism and sasl_username")
+    for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        # The client would try again and again, and in the end call it a time-out.
+        if (file := getattr(settings, key)) and not Path(file).is_file():
+            raise ConfigurationError(f"[log] {key} = {file!r}: there is no such file")
     return {
         "bootstrap_servers": addresses(settings),
         "client_id": "tokenpath",
@@ -56,11 +61,13 @@ def connection_options(settings: LogSettings) -> dict[str, Any]:
 
 
 def producer(settings: LogSettings, record_bytes_max: int) -> Any:
-    """A producer whose `send(...).get()` means: written by all in-sync replicas, once."""
+    """A producer whose `send(...).get()` means: written by all in-sync replicas."""
     return KafkaProducer(
-        **connection_options(settings),
+        **{**connection_options(settings), "max_in_flight_requests_per_connection": 1},  # keeps the order when it retries
         acks="all",
-        enable_idempotence=True,
+        # kafka-python 3.0 loses its producer id when a batch expires between two tries, never asks for another, and sends
+        # nothing any more. A retry may so append twice, as a sender's own retry may: the store keeps the first.
+        enable_idempotence=False,
         compression_type="lz4",
         # Many threads wait for their own record each: what they send while a request is under way is the next batch.
         linger_ms=0,
