@@ -1,0 +1,1 @@
+DELETE FROM {table:Identifier} WHERE run_id IN {run_ids:Array(UInt64)}
