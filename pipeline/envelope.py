@@ -10,7 +10,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from pipeline.errors import BadData, StoreDown
 from pipeline.store import Store
+from pipeline.store_errors import error_code, first_line, is_query_memory
+from schemas.log import Record
 
 Signal = Literal["traces", "metrics"]
 
@@ -18,18 +23,21 @@ TABLES: Mapping[Signal, str] = {"traces": "otlp_traces", "metrics": "otlp_metric
 DAY_NS = 86_400_000_000_000
 MAX_AGE_DAYS = 400
 
+# A batch of 32 MB of ordinary spans takes under 0.4 GB; only bodies made of empty elements come near.
+INSERT_MEMORY_BYTES = 1_500_000_000
+
+# ClickHouse's numbers for bytes that are no message of the schema.
+DECODER_REFUSALS = frozenset({27, 32, 33, 36, 117, 128, 131, 436, 444})
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One OTLP body with what the log knows of it. `received_ns` is the same at every redelivery."""
+    """One OTLP body as the log holds it, with its sender. `received_ns` is the same at every redelivery."""
 
-    topic: str
-    partition: int
-    offset: int
+    record: Record
     received_ns: int
     principal: str
     ingest_key: str
-    body: bytes
 
 
 def wrap(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> bytes:
@@ -37,32 +45,43 @@ def wrap(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> bytes
     pieces: list[bytes] = []
     max_age = b"\x28" + varint(max_age_days * DAY_NS)
     for arrival in arrivals:
+        record = arrival.record
         head = b"".join(
             (
-                _text(b"\x0a", arrival.topic),
+                _text(b"\x0a", record.topic),
                 b"\x10",
-                varint(arrival.partition),
+                varint(record.partition),
                 b"\x18",
-                varint(arrival.offset),
+                varint(record.offset),
                 b"\x20",
                 varint(arrival.received_ns),
                 max_age,
                 _text(b"\x32", arrival.principal),
                 _text(b"\x3a", arrival.ingest_key),
                 b"\x42",
-                varint(len(arrival.body)),
+                varint(len(record.value)),
             )
         )
-        pieces += (varint(len(head) + len(arrival.body)), head, arrival.body)
+        pieces += (varint(len(head) + len(record.value)), head, record.value)
     return b"".join(pieces)
 
 
 def insert(store: Store, signal: Signal, wrapped: bytes) -> None:
     """Decodes and stores a batch. Idempotent: row identity is (topic, partition, offset, item) or the span's own.
 
-    Raises StoreDown, or UndecodableBatch when the engine refuses the bytes: then nothing of the batch is stored.
+    Raises StoreDown, or BadData (`undecodable`, `too_large`) when the engine refuses the bytes: then a part of the batch,
+    at most, is stored, and storing the rest again makes it whole.
     """
-    store.insert(TABLES[signal], wrapped, "Protobuf", decoder_settings(signal))
+    try:
+        store.insert(TABLES[signal], wrapped, "Protobuf", decoder_settings(signal))
+    except ClickHouseError as error:
+        if error_code(error) in DECODER_REFUSALS:
+            raise BadData("undecodable", first_line(error)) from error
+        raise
+    except StoreDown as error:
+        if error.__cause__ is not None and is_query_memory(error.__cause__):
+            raise BadData("too_large", f"decoding takes more than {INSERT_MEMORY_BYTES} bytes of memory") from error
+        raise
 
 
 @cache
@@ -72,6 +91,7 @@ def decoder_settings(signal: Signal) -> Mapping[str, int | str]:
         "format_schema": (files("schemas") / "otlp" / f"{signal}.proto").read_text(encoding="utf-8"),
         "format_schema_message_name": "Envelope",
         "input_format_protobuf_oneof_presence": 1,
+        "max_memory_usage": INSERT_MEMORY_BYTES,
         "short_circuit_function_evaluation": "disable",  # twice as fast; the views are safe on every row
     }
 

@@ -18,6 +18,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.errors import ConfigurationError, StoreDown
+from pipeline.store_errors import store_errors
 from schemas.settings import StoreSettings
 
 DATABASE = "tokenpath"
@@ -54,7 +55,8 @@ class Store:
         self._settings, self._client, self.embedded = settings, client, embedded
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None) -> Table:
-        result = self._client.query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+        with store_errors(self.where):
+            result = self._client.query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
         return Table(
             tuple(result.column_names),
             tuple(t.name for t in result.column_types),
@@ -62,20 +64,25 @@ class Store:
         )
 
     def command(self, sql: str, parameters: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None) -> None:
-        self._client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+        with store_errors(self.where):
+            self._client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
 
     def insert(self, table: str, data: bytes, form: str, settings: Mapping[str, int | str] | None = None) -> None:
         """One INSERT of `data` in a ClickHouse input format. Returns once the rows are stored (and on disk: the tables fsync)."""
         everything = {**INSERT_SETTINGS, **(settings or {})}
-        if not self.embedded:
-            self._client.raw_insert(table, insert_block=data, fmt=form, settings=everything)
-            return
+        with store_errors(self.where):
+            if self.embedded:
+                self._insert_embedded(table, data, form, everything)
+            else:
+                self._client.raw_insert(table, insert_block=data, fmt=form, settings=everything)
+
+    def _insert_embedded(self, table: str, data: bytes, form: str, settings: Mapping[str, int | str]) -> None:
         # clickhouse-connect would write a temp file that a kill leaves behind; a memory file vanishes with the process.
         descriptor = os.memfd_create("tokenpath-insert")
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(data)
-            clause = ", ".join(f"{name} = {_literal(value)}" for name, value in everything.items())
+            clause = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
             self._client.command(f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{descriptor}' SETTINGS {clause} FORMAT {form}")
         finally:
             os.close(descriptor)
@@ -85,6 +92,16 @@ class Store:
         lines = [json.dumps(row, default=str, separators=(",", ":")) for row in rows]
         if lines:
             self.insert(table, "\n".join(lines).encode(), "JSONEachRow")
+
+    @property
+    def where(self) -> str:
+        """The store's name in messages."""
+        return f"store {self._settings.url}"
+
+    @property
+    def path(self) -> str:
+        """Data directory of the embedded engine."""
+        return self._settings.url.removeprefix("chdb:")
 
     def another(self) -> "Store":
         """A second handle on the same engine, for another thread."""

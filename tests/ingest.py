@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.envelope import Arrival, Signal, insert, wrap
 from pipeline.store import Store
-from schemas.log import METRICS_TOPIC, TRACES_TOPIC
+from schemas.log import METRICS_TOPIC, TRACES_TOPIC, Record
 
 RECEIVED_NS = 1_796_083_200_000_000_000  # 2026-12-01T00:00:00Z, just after the captures
 
@@ -23,5 +23,7 @@ def ingest(
 ) -> None:
     """One batch of `Export…ServiceRequest` bodies with offsets from `first_offset`; spans later than an hour after receipt are rejected."""
     topic = topic or (TRACES_TOPIC if signal == "traces" else METRICS_TOPIC)
-    arrivals = [Arrival(topic, 0, first_offset + number, received_ns, principal, ingest_key, body) for number, body in enumerate(bodies)]
+    arrivals = [
+        Arrival(Record(topic, 0, first_offset + number, {}, body), received_ns, principal, ingest_key) for number, body in enumerate(bodies)
+    ]
     insert(store, signal, wrap(arrivals, max_age_days))

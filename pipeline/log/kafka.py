@@ -1,5 +1,6 @@
 """The log in Kafka. Errors of the client become LogFull, LogUnavailable or ConfigurationError here."""
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ REFUSALS = (
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 
 def opening(settings: LogSettings, call: Callable[[], T]) -> T:
     """`call` with the client's errors in our words: LogUnavailable, or ConfigurationError for what only a person can mend."""
@@ -55,6 +58,14 @@ def asking(what: str, call: Callable[[], T]) -> T:
         raise as_log_error(what, error) from error
     except OSError as error:
         raise LogUnavailable(f"{what}: {error}") from error
+
+
+def closing(where: str, call: Callable[[], object]) -> None:
+    """An orderly end where the broker is there. Where it is not, nothing that was acknowledged or committed is lost."""
+    try:
+        call()
+    except (errors.KafkaError, OSError) as error:
+        logger.warning("%s: closing: %s", where, error)
 
 
 def as_log_error(what: str, error: Exception) -> Exception:
@@ -115,7 +126,7 @@ class KafkaAppendLog:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            asking(f"{self._where}: closing", lambda: self._producer.close(timeout=CLOSE_SECONDS))
+            closing(self._where, lambda: self._producer.close(timeout=CLOSE_SECONDS))
 
 
 def ensure_topics(settings: LogSettings, needed_bytes: int, topics: Sequence[str]) -> None:
@@ -267,10 +278,8 @@ class KafkaReadLog:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            try:
-                self._consumer.close(autocommit=False, timeout_ms=COMMIT_TIMEOUT_MS)
-            finally:
-                self._admin.close()
+            closing(self._where, lambda: self._consumer.close(autocommit=False, timeout_ms=COMMIT_TIMEOUT_MS))
+            closing(self._where, self._admin.close)
 
 
 def _record(message: Any) -> Record:

@@ -1,0 +1,14 @@
+-- Data points whose time cannot be right: kept to be seen and counted, read by nothing else.
+CREATE TABLE IF NOT EXISTS rejected_samples (
+    topic LowCardinality(String),
+    log_partition Int32,
+    log_offset Int64,
+    item_no UInt32,
+    reason LowCardinality(String),
+    principal LowCardinality(String),
+    metric String,
+    time_raw UInt64,
+    received_ns UInt64,
+    first_wins UInt64 MATERIALIZED bitNot(received_ns)
+) ENGINE = ReplacingMergeTree(first_wins) ORDER BY (topic, log_partition, log_offset, item_no)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100
