@@ -470,9 +470,9 @@ def _progress(command: Command, unit: str) -> Any:
 
 
 def _reading(command: Command) -> Any:
-    from pipeline.instance import store_for_command
+    from pipeline.instance import migrated_store
 
-    return store_for_command(command.settings.store, command.data)
+    return migrated_store(command.settings.store, command.data)
 
 
 def _dead_letters(command: Command) -> int | None:

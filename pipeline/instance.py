@@ -17,6 +17,7 @@ from urllib.request import urlopen
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from pipeline.errors import ConfigurationError
+from pipeline.migrate import migrate, missing
 from pipeline.store import DATABASE, Store, open_store
 from schemas.settings import StoreSettings
 
@@ -99,6 +100,17 @@ def store_for_command(settings: StoreSettings, data: Path) -> Iterator[Store]:
         return
     with holding(data):
         yield from _closing(open_store(settings))
+
+
+@contextmanager
+def migrated_store(settings: StoreSettings, data: Path) -> Iterator[Store]:
+    """As `store_for_command`, with all tables there: our own engine is brought up to date, a server's operator is told to do it."""
+    with store_for_command(settings, data) as store:
+        if store.embedded:
+            migrate(store)
+        elif lacking := missing(store):
+            raise ConfigurationError(f"the store at {settings.url} lacks {lacking[0]} and {len(lacking) - 1} more: run 'tokenpath migrate'")
+        yield store
 
 
 def _closing(store: Store) -> Iterator[Store]:
