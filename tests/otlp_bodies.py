@@ -1,53 +1,54 @@
-"""OTLP request bodies for tests: few lines for a well-formed one, and the bytes to write one that is not."""
+"""OTLP bodies for tests, and the answers of the edge to them."""
 
-from collections.abc import Mapping
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from pipeline.envelope import varint
-from tests.ingest import RECEIVED_NS
+from collectors.content import ContentFilter, content_keys
+from collectors.edge import Accepted, Content, Limits, Refused, accept
+from collectors.wire import Signal
+from schemas.keys import Identity
 
-START_NS = RECEIVED_NS - 3_600_000_000_000
-SECOND_NS = 1_000_000_000
+LIMITS = Limits(body_bytes=4_194_304, items=50_000, elements=400_000)
+FILTER = ContentFilter(content_keys())
+PLATFORM = Identity("platform", "")
 
 
-def trace_body(number: int, spans: int = 1, name: str = "chat", attributes: Mapping[str, str] | None = None) -> bytes:
-    """A request whose span ids follow from `number`: two bodies of one number are the same spans."""
+def trace_request(spans: int = 1, **attributes: str) -> Any:
     request = ExportTraceServiceRequest()
-    block = request.resource_spans.add()
-    scope = block.scope_spans.add()
-    for key, value in (attributes or {}).items():
-        block.resource.attributes.add(key=key).value.string_value = value
-    for index in range(spans):
-        scope.spans.add(
-            trace_id=(number + 1).to_bytes(16, "big"),
-            span_id=(index + 1).to_bytes(8, "big"),
-            name=name,
-            start_time_unix_nano=START_NS + number,
-            end_time_unix_nano=START_NS + number + SECOND_NS,
-        )
-    return request.SerializeToString()
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.add(key="service.name").value.string_value = "vllm-a"
+    scope_spans = resource_spans.scope_spans.add()
+    for number in range(spans):
+        span = scope_spans.spans.add(trace_id=b"t" * 16, span_id=number.to_bytes(8, "big"), name="chat m")
+        for key, value in attributes.items():
+            span.attributes.add(key=key).value.string_value = value
+    return request
 
 
-def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field as it stands on the wire."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
+def taken(body: bytes, signal: Signal = "traces", content: Content = "protobuf", limits: Limits = LIMITS) -> Accepted:
+    answer = accept(signal, body, content, limits, FILTER)
+    assert isinstance(answer, Accepted), answer
+    return answer
 
 
-def body_of_span(span: bytes) -> bytes:
-    """A request with one span of exactly these bytes."""
-    return field(1, field(2, field(2, span)))
+def refused(body: bytes, signal: Signal = "traces", content: Content = "protobuf", limits: Limits = LIMITS) -> Refused:
+    answer = accept(signal, body, content, limits, FILTER)
+    assert isinstance(answer, Refused), answer
+    return answer
 
 
-def raw_span(number: int, *extra: bytes) -> bytes:
-    """A well-formed span, written by hand, with more bytes behind it."""
-    start = START_NS + number
-    return b"".join(
-        (
-            field(1, (number + 1).to_bytes(16, "big")),
-            field(2, b"\0\0\0\0\0\0\0\1"),
-            b"\x39" + start.to_bytes(8, "little"),
-            b"\x41" + (start + SECOND_NS).to_bytes(8, "little"),
-            *extra,
-        )
-    )
+def nested(*lengths_first: bytes) -> bytes:
+    """The last argument wrapped in the tags before it."""
+    *tags, inner = lengths_first
+    for tag in reversed(tags):
+        inner = tag + varint(len(inner)) + inner
+    return inner
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])

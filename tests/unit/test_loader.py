@@ -12,7 +12,7 @@ from schemas.log import DEAD_LETTERS_TOPIC, TRACES_TOPIC, LogFull, LogUnavailabl
 from schemas.settings import LoaderSettings, Settings, TopicSettings
 from tests.ingest import RECEIVED_NS
 from tests.memory_read_log import MemoryReadLog
-from tests.otlp_bodies import body_of_span, field, raw_span, trace_body
+from tests.trace_bodies import body_of_span, field, raw_span, trace_body
 
 TRACES = TopicPartition(TRACES_TOPIC, 0)
 HEADERS = {"content": "otlp_proto", "principal": "tenant/acme", "ingest_key": "edge", "received_ns": str(RECEIVED_NS)}
