@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import kafka
 from kafka import errors
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.consumer import OffsetSpec
 
 from pipeline.errors import ConfigurationError
 from pipeline.log import kafka_clients as clients
+from pipeline.log.kafka_topics import ensure_topics, known_topics
 from pipeline.log.limits import check_record, record_bytes_max
 from schemas.log import Headers, LogFull, LogUnavailable, Record, RecordTooLarge, TopicPartition
 from schemas.settings import LogSettings
@@ -129,37 +129,6 @@ class KafkaAppendLog:
             closing(self._where, lambda: self._producer.close(timeout=CLOSE_SECONDS))
 
 
-def ensure_topics(settings: LogSettings, needed_bytes: int, topics: Sequence[str]) -> None:
-    """Makes missing topics (the broker's default partitions and replicas). Raises KafkaError, or ConfigurationError for a
-    topic that cannot take the largest record."""
-    with clients.admin(settings) as client:
-        missing = sorted(set(topics) - set(clients.known_topics(client, topics)))
-        for topic in missing:
-            try:
-                client.create_topics({topic: {"configs": clients.topic_configs(needed_bytes)}}, wait_for_metadata=True)
-            except errors.TopicAlreadyExistsError:
-                continue  # another process was quicker
-            except (errors.AuthorizationError, errors.PolicyViolationError, errors.InvalidReplicationFactorError) as error:
-                raise ConfigurationError(
-                    f"topic {topic} is missing and Kafka does not let us make it ({error}); make it with max.message.bytes={needed_bytes}"
-                ) from error
-        check_topics(client, needed_bytes, sorted(set(topics) - set(missing)))
-
-
-def check_topics(client: Any, needed_bytes: int, topics: Sequence[str]) -> None:
-    if not topics:
-        return
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": None}) for topic in topics]
-    found = client.describe_configs(resources, config_filter="all").get("topic", {})
-    for topic, configs in found.items():
-        # A user who may write but not describe gets no configs: then the broker's answer to a large record has to tell.
-        if "max.message.bytes" in configs and int(configs["max.message.bytes"]["value"]) < needed_bytes:
-            raise ConfigurationError(
-                f"topic {topic} has max.message.bytes={configs['max.message.bytes']['value']}, [receive] max_body_bytes needs"
-                f" {needed_bytes}: raise the one or lower the other"
-            )
-
-
 class KafkaReadLog:
     """ReadLog. Joins its group with the first poll, so that looking at offsets disturbs nobody.
 
@@ -268,7 +237,7 @@ class KafkaReadLog:
     def _partitions(self) -> list[Any]:
         """All partitions of our topics that exist, whoever reads them. Raises LogUnavailable."""
         self._check_open()
-        found = asking(f"{self._where}: reading topics", lambda: clients.known_topics(self._admin, self._topics))
+        found = asking(f"{self._where}: reading topics", lambda: known_topics(self._admin, self._topics))
         return [kafka.TopicPartition(topic, number) for topic in self._topics for number in found.get(topic, [])]
 
     def _check_open(self) -> None:

@@ -1,9 +1,8 @@
 """The one place where Kafka clients are built: every option that we rely on is written out, since defaults change.
 
-kafka-python is imported here and in `pipeline.log.kafka` only, and only for a `kafka://` URL.
+kafka-python is imported by the `kafka*` modules of this package only, and those only for a `kafka://` URL.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +106,3 @@ def consumer(settings: LogSettings, group: str | None) -> Any:
 
 def admin(settings: LogSettings) -> Any:
     return KafkaAdminClient(**connection_options(settings), metadata_max_age_ms=60_000)
-
-
-def topic_configs(record_bytes_max: int) -> dict[str, str]:
-    return {"max.message.bytes": str(record_bytes_max), "compression.type": "producer"}
-
-
-def known_topics(client: Any, topics: Sequence[str]) -> dict[str, list[int]]:
-    """Topic -> partitions, of those topics that exist. Raises KafkaError."""
-    found = client.describe_topics(list(topics))
-    return {
-        topic["name"]: sorted(partition["partition_index"] for partition in topic["partitions"])
-        for topic in found
-        if topic["error_code"] == 0
-    }

@@ -13,6 +13,7 @@ from pipeline.errors import ConfigurationError
 from pipeline.log import kafka as kafka_log
 from pipeline.log import kafka_clients, open_append_log, open_read_log
 from pipeline.log.kafka import KafkaAppendLog, KafkaReadLog
+from pipeline.log.kafka_topics import check_topics
 from pipeline.log.limits import record_bytes_max
 from schemas.log import LogFull, LogUnavailable, Record, TopicPartition
 from schemas.settings import LogSettings
@@ -131,6 +132,19 @@ def test_a_broker_that_stands_still_is_told_in_time_and_nothing_is_lost(
     take_away_and_bring_back(log_settings, topic, own_broker.pause, own_broker.resume)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_time_outs")
+def test_logs_are_closed_though_the_broker_is_away(log_settings: LogSettings, own_broker: KafkaBroker, topic: str) -> None:
+    append_log, read_log = KafkaAppendLog(log_settings, MAX_BODY_BYTES, [topic]), KafkaReadLog(log_settings, [topic], f"group-{topic}")
+    append_log.append(topic, {}, b"x")
+    read(read_log, 1)
+    own_broker.pause()
+    began = time.monotonic()
+    append_log.close()
+    read_log.close()
+    assert time.monotonic() - began < 20
+
+
 def test_more_than_the_buffer_holds_is_refused_while_the_broker_stands_still(
     log_settings: LogSettings, own_broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,9 +178,9 @@ def test_missing_topics_are_made_with_room_for_the_largest_body(log_settings: Lo
     topics = [topic, topic + "-2"]
     for _ in range(2):
         open_append_log(log_settings, MAX_BODY_BYTES, topics).close()
-    kafka_log.check_topics(admin, record_bytes_max(MAX_BODY_BYTES), topics)
+    check_topics(admin, record_bytes_max(MAX_BODY_BYTES), topics)
     with pytest.raises(ConfigurationError, match=f"{topic}.*max.message.bytes"):
-        kafka_log.check_topics(admin, record_bytes_max(MAX_BODY_BYTES) + 1, [topic])
+        check_topics(admin, record_bytes_max(MAX_BODY_BYTES) + 1, [topic])
 
 
 def test_a_topic_without_room_for_the_largest_body_is_a_configuration_error(

@@ -176,6 +176,22 @@ def test_committed_records_are_deleted_and_offsets_go_on(tmp_path: Path) -> None
     assert [record.offset for record in read_everything(path)] == list(range(890, 900))
 
 
+def test_offsets_go_on_though_nothing_is_to_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    with (
+        closing(SqliteAppendLog(path, 1 << 20, [TOPIC], keep_records=0)) as append_log,
+        closing(SqliteReadLog(path, [TOPIC], "loader")) as read_log,
+    ):
+        for _ in range(5):
+            append_log.append(TOPIC, {}, b"x")
+        read_log.commit({HERE: 5})
+        read_log.commit({HERE: 5})  # returns after what followed the first: the trimming
+        assert read_log.end_offsets() == {HERE: 5}
+        append_log.append(TOPIC, {}, b"sixth")
+        read_log.rewind()
+        assert [(record.offset, record.value) for record in read_log.poll(10, ALL, 0.0)] == [(5, b"sixth")]
+
+
 def test_the_file_stops_growing_when_the_loader_keeps_up(tmp_path: Path) -> None:
     path, sizes = tmp_path / "log.sqlite", []
     with (
