@@ -16,7 +16,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.billing.focus_columns import COLUMNS, CONSUMED_UNIT, METERS, PRICE_DETAILS, PRICING_UNIT, TOKENS_PER_UNIT
+from pipeline.billing.focus_columns import COLUMNS, CONSUMED_UNIT, METERS, PRICE_DETAILS, PRICING_UNIT, REPEATED, TOKENS_PER_UNIT
 from pipeline.billing.focus_lint import lint_focus
 from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.statements import statement
@@ -166,11 +166,13 @@ def focus_row(usage: Usage, tenants: Mapping[str, Tenant], provider: str) -> dic
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _timestamp(day + timedelta(days=1)),
         "ChargePeriodStart": _timestamp(day),
-        "ConsumedQuantity": str(usage.tokens),
+        "CommitmentDiscountStatus": "",
+        "ConsumedQuantity": number_text(Decimal(usage.tokens)),
         "ConsumedUnit": CONSUMED_UNIT,
         "ContractedCost": contracted_cost,
         "ContractedUnitPrice": number_text(usage.per_million),
         "EffectiveCost": contracted_cost,
+        "InvoiceId": "",
         "InvoiceIssuerName": provider,
         "ListCost": list_cost,
         "ListUnitPrice": number_text(listed),
@@ -193,6 +195,7 @@ def focus_row(usage: Usage, tenants: Mapping[str, Tenant], provider: str) -> dic
         "x_TenantId": usage.tenant,
         "x_UsefulTokens": str(usage.useful_tokens),
     }
+    row |= {name: row[partner] for name, partner in REPEATED.items()}
     return {name: row[name] for name in COLUMNS}
 
 
@@ -223,9 +226,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def number_text(number: Decimal) -> str:
-    """Plain decimal text: no exponent, no zeros at the end."""
-    text = format(number, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    """Plain decimal text, no exponent. A whole number keeps one place: readers that guess types then see a decimal column."""
+    whole, _, places = format(number, "f").partition(".")
+    return f"{whole}.{places.rstrip('0') or '0'}"
 
 
 def _unpriced(usages: Sequence[Usage]) -> tuple[tuple[str, str, str, int], ...]:

@@ -21,6 +21,7 @@ from pipeline.billing.focus_columns import (
     NUMBER,
     NUMBERS,
     PRICES,
+    REPEATED,
     TOKENS_PER_UNIT,
 )
 
@@ -54,7 +55,7 @@ def lint_focus(rows: Sequence[Row]) -> list[str]:
     for number, row in enumerate(rows, 1):
         found = list(_columns(row)) or [*_cells(row), *_categories(row)]
         if not found:  # arithmetic only on cells that are numbers and dates
-            found = [*_arithmetic(row), *_periods(row)]
+            found = [*_arithmetic(row), *_repeated(row), *_periods(row)]
         problems += [f"row {number}, {problem}" for problem in found]
     return [*problems, *_across(rows)]
 
@@ -145,6 +146,12 @@ def _arithmetic(row: Row) -> Iterator[str]:
             yield f"{name}: must not be negative"
     if number["ConsumedQuantity"] != number["ConsumedQuantity"].to_integral_value():
         yield "ConsumedQuantity: tokens are whole"
+
+
+def _repeated(row: Row) -> Iterator[str]:
+    for name, partner in REPEATED.items():
+        if name in row and row[name] != row.get(partner):
+            yield f"{name}: {row[name]!r} differs from {partner} {row.get(partner)!r} though both are in the billing currency"
 
 
 def _periods(row: Row) -> Iterator[str]:

@@ -58,10 +58,10 @@ def test_a_month_becomes_one_row_per_tenant_meter_day_and_price(store: Store, tm
     columns = ("SubAccountId", "SkuMeter", "ChargePeriodStart", "ConsumedQuantity", "ContractedUnitPrice", "BilledCost", "ListCost")
     day = "2026-11-30T00:00:00Z"
     assert sorted(tuple(row[name] for name in columns) for row in found) == [
-        (HOSTILE, "Output Tokens", day, "3", "2", "0.000006", "0.000009"),
-        ("acme", "Input Tokens", day, "1000001", "0.6", "0.6000006", "0.6000006"),
-        ("acme", "Output Tokens", day, "10", "2.4", "0.000024", "0.000024"),
-        ("acme", "Output Tokens", day, "5", "3", "0.000015", "0.000015"),
+        (HOSTILE, "Output Tokens", day, "3.0", "2.0", "0.000006", "0.000009"),
+        ("acme", "Input Tokens", day, "1000001.0", "0.6", "0.6000006", "0.6000006"),
+        ("acme", "Output Tokens", day, "10.0", "2.4", "0.000024", "0.000024"),
+        ("acme", "Output Tokens", day, "5.0", "3.0", "0.000015", "0.000015"),
     ]
     assert (written.rows, written.billed, written.currency) == (4, "0.6000456", "USD")
     assert written.unpriced == (("acme", "mystery", "output_text", 8),)

@@ -53,6 +53,8 @@ BROKEN = [
     ("BillingPeriodStart", "2026-13-01T00:00:00Z", "BillingPeriodStart"),
     ("ProviderName", "tokenpath operator", "ProviderName: must equal InvoiceIssuerName"),
     ("InvoiceIssuerName", "", "InvoiceIssuerName: must not be null"),
+    ("PricingCurrency", "EUR", "PricingCurrency: 'EUR' differs from BillingCurrency 'USD'"),
+    ("PricingCurrencyListUnitPrice", "0.20", "PricingCurrencyListUnitPrice: '0.20' differs from ListUnitPrice '0.2'"),
     ("SkuPriceDetails", "{", "SkuPriceDetails: '{' is not a JSON object"),
     ("SkuPriceDetails", '{"TokenType":"Input"}', "SkuPriceDetails: key 'TokenType'"),
     ("SubAccountName", "", "SubAccountName"),
@@ -66,7 +68,7 @@ def test_a_row_carries_the_exact_products_and_the_names() -> None:
     assert list(GOOD) == list(COLUMNS)
     assert lint_focus([GOOD]) == []
     expected = {
-        "ConsumedQuantity": "21612345",
+        "ConsumedQuantity": "21612345.0",
         "PricingQuantity": "21.612345",
         "ContractedCost": "3.24185175",
         "BilledCost": "3.24185175",
@@ -108,7 +110,7 @@ def test_the_lint_looks_across_rows() -> None:
     assert lint_focus([GOOD, other]) == []
     assert "2 rows charge the same thing" in lint_focus([GOOD, GOOD])[0]
     assert "more than one SkuId" in lint_focus([GOOD, {**other, "SkuId": "llama/input"}])[0]
-    assert "more than one currency" in lint_focus([GOOD, {**other, "BillingCurrency": "EUR"}])[0]
+    assert "more than one currency" in lint_focus([GOOD, {**other, "BillingCurrency": "EUR", "PricingCurrency": "EUR"}])[0]
     assert "more than one BillingAccountId" in lint_focus([GOOD, {**other, "BillingAccountId": "acme"}])[0]
 
 
