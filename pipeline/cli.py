@@ -84,9 +84,9 @@ def demo(
 
     command = prepare(config, None, as_json, verbose)
 
-    def send(targets: tuple[str, ...], start_ns: int, truth: Path, progress: Any) -> None:
+    def send(targets: tuple[str, ...], start_ns: int, truth: Path, progress: Any) -> int:
         with _replay_errors():
-            run_replay(ReplayOptions(start_ns=start_ns, seed=seed, to=targets, truth_dir=truth), progress)
+            return run_replay(ReplayOptions(start_ns=start_ns, seed=seed, to=targets, truth_dir=truth), progress).to_ns
 
     Demo(command, out.absolute(), Path.cwd(), send, _receive, _counters(), _pages, stay or sys.stdin.isatty(), _stop_on_signals()).run()
 

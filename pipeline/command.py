@@ -18,6 +18,7 @@ from schemas.log import LogFull, LogUnavailable
 from schemas.settings import LogSettings, Settings, StoreSettings
 
 DEFAULT_DATA = Path("tokenpath-data")
+FILE_WIDTH = 140
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,12 @@ def prepare(config: Path | None, data: Path | None, as_json: bool, verbose: bool
     set_up_logging(err, verbose)
     configuration = load_configuration(config, environment=os.environ)
     directory = (data or _data_of(configuration.settings)).absolute()
-    return Command(configuration, located(configuration.settings, directory), directory, as_json, Console(), err)
+    return Command(configuration, located(configuration.settings, directory), directory, as_json, Console(width=_width()), err)
+
+
+def _width() -> int | None:
+    """The terminal's, or COLUMNS; a file or pipe has no edge to cut a table at."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else FILE_WIDTH
 
 
 def located(settings: Settings, data: Path) -> Settings:

@@ -32,12 +32,12 @@ from schemas.report import Report
 from schemas.settings import Settings, split_address
 
 MARKER = "tokenpath-demo"  # a directory with this file is ours to empty
-WINDOW_SPAN = timedelta(hours=2)
+STARTED_BEFORE = timedelta(hours=2)
 LOAD_SECONDS_MAX = 120
 ATOMS_PER_USD = 10**12
 NS_PER_HOUR = 3_600 * 10**9
 
-Send = Callable[[tuple[str, ...], int, Path, Callable[[int, int], None]], None]
+Send = Callable[[tuple[str, ...], int, Path, Callable[[int, int], None]], int]  # returns the end of the last span, unix ns
 
 
 @dataclass
@@ -106,16 +106,16 @@ class Demo:
         if self.error:
             raise self.error
         receive = command.settings.receive
-        start = (datetime.now(UTC) - WINDOW_SPAN).replace(minute=0, second=0, microsecond=0)
+        start = (datetime.now(UTC) - STARTED_BEFORE).replace(minute=0, second=0, microsecond=0)
         self._say(command, f"Sending a modelled cluster's telemetry: OTLP/gRPC to {receive.grpc}, OTLP/HTTP to {receive.http}")
         targets = (f"grpc://{receive.grpc}", f"http://{receive.http}")
         with progress(command.err, "requests") as step:
-            self.send(targets, int(start.timestamp()) * 10**9, self.out / "truth", step)
+            last_ns = self.send(targets, int(start.timestamp()) * 10**9, self.out / "truth", step)
         self._wait(lambda: lag(command.settings) == 0, LOAD_SECONDS_MAX, "the loader did not reach the end of the log")
         self._say(command, "Attributing cost and latency")
-        end = start + WINDOW_SPAN
+        end = next_window(last_ns, command.settings.attribution.window_seconds)
         with progress(command.err, "runs") as step:
-            on_request.once(command, (start, min(end, datetime.now(UTC))), True, True, step)
+            on_request.once(command, (start, end), True, True, step)
         with store_for_command(command.settings.store, command.data) as store:
             report = build_report(store, ReportQuery(start, end), 0)
             busy_atoms = dict(store.query(statement("pipeline.demo_sql", "busy_atoms"), {"from": start, "to": end}).rows)
@@ -171,6 +171,11 @@ def empty(out: Path) -> None:
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).write_text("made by 'tokenpath demo', which empties this directory\n", encoding="utf-8")
+
+
+def next_window(at_ns: int, window_seconds: int) -> datetime:
+    """The end of the window that holds `at_ns`."""
+    return datetime.fromtimestamp((at_ns // 10**9 // window_seconds + 1) * window_seconds, UTC)
 
 
 def atoms_per_ns(command: Command) -> Mapping[str, Fraction]:

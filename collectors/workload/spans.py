@@ -170,6 +170,7 @@ def _answer(attempt: Attempt, sequence: EngineSequence, model: str, finish_reaso
             "gen_ai.usage.input_tokens": read,
             "gen_ai.usage.cache_read.input_tokens": cached,
             "gen_ai.usage.output_tokens": written,
+            "gen_ai.usage.reasoning.output_tokens": 0,  # the modelled engines do not reason, and say so
         }
     if sequence.first_token_ns is not None:
         attributes["gen_ai.response.time_to_first_chunk"] = (sequence.first_token_ns + NETWORK_NS - attempt.route_end_ns) / 10**9
