@@ -1,8 +1,8 @@
--- Scratch of the one running attribution job: one row per segment and slot in which an attempt was live, with its money and,
--- for tier B, its two kinds of steps: `mixed_*` carry the prefill, `decode_*` the rest. Picoseconds.
+-- Scratch of the one running attribution job: one row per segment and slot in which an attempt was live, with its money
+-- and the pieces of attempts in it, by piece_no, with their weights.
 CREATE TABLE IF NOT EXISTS work_slots (
     window_from DateTime('UTC'),
-    replica String,
+    replica LowCardinality(String),
     segment_from Int64,
     listed UInt8,
     slot Int64,
@@ -10,13 +10,6 @@ CREATE TABLE IF NOT EXISTS work_slots (
     busy_ns UInt64,
     busy_atoms Int128,
     tier Enum8('B' = 2, 'C' = 3),
-    live_ns Int128,
-    steps Int128,
-    mixed_steps Int128,
-    mixed_compute_ps Int128,
-    mixed_kv_ps Int128,
-    mixed_weights_ps Int128,
-    decode_compute_ps Int128,
-    decode_kv_ps Int128,
-    decode_weights_ps Int128
+    pieces Array(UInt32),
+    weights Array(Int128)
 ) ENGINE = MergeTree ORDER BY (replica, segment_from, slot)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from pipeline.attribution.job import RunResult, digest, run
-from pipeline.attribution.journal import COPIED, RUN_TABLES, forget_superseded
+from pipeline.attribution.journal import RUN_TABLES, forget_superseded
 from pipeline.attribution.scope import Scope
 from pipeline.errors import CheckFailed
 from pipeline.store import Store, Table
 from schemas.settings import AttributionSettings
-from tests.oracle.money import Attempt
-from tests.sql.gpu_facts import HELD, PRICE, WINDOW, S, T, fill, row, served
+from tests.oracle.money import Attempt, Price
+from tests.sql.gpu_facts import FOREVER, HELD, PRICE, WINDOW, S, T, fill, row, served
 
 SETTINGS = AttributionSettings(window_seconds=60, grace_seconds=10)
 DAY_NS = 86_400 * S
@@ -161,6 +161,12 @@ def test_rows_that_another_job_wrote_into_the_run_are_noticed(machines: Store) -
     assert seen(machines)["requests"] == ()
 
 
+def test_numbers_out_of_range_are_a_failed_check_that_names_the_cause(store: Store) -> None:
+    fill(store, [], [HELD], [Price("dear", "h100", 10**30, 0, FOREVER)])
+    with pytest.raises(CheckFailed, match="check usd_per_gpu_hour"):
+        attribute(store, Told(ONE), Clock())
+
+
 class Killed(BaseException):
     """The process ends here."""
 
@@ -251,15 +257,20 @@ def test_ranges_that_one_block_cannot_publish_are_refused(machines: Store, minut
 
 def test_the_hash_sees_every_column_and_no_order(machines: Store) -> None:
     scope = Scope(5, "c", T, T + WINDOW, WINDOW, S, S, 3600 * S)
-    tables = {name: f"work_{name}" for name in COPIED}
     hashes = set()
     for attempts in ([ONE, TWO], [TWO, ONE], [ONE], [ONE, ONE, TWO], []):
         for name in ("work_attempts", "work_requests"):
             machines.command("TRUNCATE TABLE {table:Identifier}", {"table": name})
         Told(*attempts)(machines, scope)
-        hashes.add(digest(machines, scope, tables)[T]["content_hash"])
-    machines.command("INSERT INTO work_requests SELECT * REPLACE (0 AS e2e_ns) FROM work_requests")
+        hashes.add(digest(machines, scope)[T]["content_hash"])
     assert len(hashes) == 4
+    Told(ONE)(machines, scope)
+    before = digest(machines, scope)[T]["content_hash"]
+    machines.command("CREATE TEMPORARY TABLE kept AS SELECT * REPLACE (0 AS e2e_ns) FROM work_requests")
+    machines.command("TRUNCATE TABLE work_requests")
+    machines.command("INSERT INTO work_requests SELECT * FROM kept")
+    machines.command("DROP TEMPORARY TABLE kept")
+    assert digest(machines, scope)[T]["content_hash"] != before  # null is not 0
 
 
 def test_superseded_requests_go_after_a_week_and_provisional_runs_after_ten_minutes(machines: Store) -> None:

@@ -28,7 +28,7 @@ def ledger(store: Store) -> dict[tuple[int, str, str, str, str], list[int]]:
     sql = "SELECT toUnixTimestamp(window_from), resource, attempt_id, toString(class), toString(tier), busy_ns, atoms FROM work_ledger"
     found = {(w * S, *key): [ns, atoms] for w, *key, ns, atoms in store.query(sql).rows}
     assert len(found) == store.query("SELECT count() FROM work_ledger").scalar()
-    return found  # type: ignore[return-value]
+    return found
 
 
 def book(store: Store, attempts: Sequence[Attempt], inventory: Sequence[Held], prices: Sequence[Price], **how: Any) -> oracle.Books:

@@ -109,12 +109,12 @@ pieces AS (
     LEFT JOIN covers AS c ON p.replica = c.replica
 )
 SELECT
+    row_number() OVER (ORDER BY attempt_id, leg_no, piece_from) AS piece_no,
     replica,
     if(held, segment.1, toInt64(-9223372036854775808)) AS segment_from,
     held AS listed,
     attempt_id,
     leg_no,
-    {slot_ns:Int64} AS slot_ns,
     piece_from AS live_from,
     piece_to AS live_to,
     leg_from,

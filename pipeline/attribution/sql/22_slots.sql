@@ -1,39 +1,82 @@
--- Per segment and slot: how long somebody was live, what that time costs, and the two kinds of steps of tier B.
+-- Per segment and slot: how long somebody was live, what that time costs, and the weight of each attempt in it.
+--
 -- Money of [a, b) inside a segment is A(b) - A(a) with A(t) = floor(rate x (t - start)): the slots of any stretch add up to it exactly.
--- Tier B needs constants and phase times of every attempt in the slot, and numbers within Int128: absurd token counts fall to tier C.
+-- Token positions are cumulative too, so the slots of a leg add up to its tokens.
+--
+-- Weight, tier B (DESIGN 4.3), in picoseconds: the slot has `steps` decode steps, `mixed` of them carry all prefill and their part of decode,
+-- the others the rest of decode. Per kind, with compute a, cache reads k and weight reads w, t = 1 if a <= k + w else w / (a - k):
+--   share of w by live time + t x own cache reads + (1 - t) x own compute; the shares of the two kinds add.
+-- It needs constants and phase times of every attempt in the slot, and numbers within Int128: absurd token counts fall to tier C.
+-- Weight, tier C: the attempt's rough weight, by live time.
 INSERT INTO work_slots
-WITH cells AS (
+WITH lived AS (
+    SELECT
+        *,
+        slot,
+        greatest(live_from, slot * {slot_ns:Int64}) AS a,
+        least(live_to, (slot + 1) * {slot_ns:Int64}) AS b
+    FROM work_legs
+    ARRAY JOIN range(intDiv(live_from, {slot_ns:Int64}), intDiv(greatest(live_to - 1, live_from), {slot_ns:Int64}) + 1) AS slot
+    WHERE replica IN {replicas:Array(String)} AND slot >= intDiv({chunk_from_ns:Int64}, {slot_ns:Int64}) AND slot < intDiv({chunk_to_ns:Int64}, {slot_ns:Int64})
+),
+worked AS (
+    SELECT
+        *,
+        greatest(intDiv(flops_per_second, 1000000), 1) AS mega_flops_per_second,
+        greatest(intDiv(bytes_per_second, 1000000), 1) AS mega_bytes_per_second,
+        if(
+            prefill_total = 0,
+            if(prefill_home = 1 AND (leg_from = leg_to OR (leg_from >= a AND leg_from < b)), toInt128(prefill_tokens), toInt128(0)),
+            intDiv(toInt128(prefill_tokens) * (prefill_before + least(b, prefill_to) - leg_from), greatest(prefill_total, 1))
+            - intDiv(toInt128(prefill_tokens) * (prefill_before + least(a, prefill_to) - leg_from), greatest(prefill_total, 1))
+        ) AS prefilled,
+        intDiv(toInt128(decode_tokens) * (decode_before + greatest(b, prefill_to) - prefill_to), greatest(decode_total, 1)) AS decoded_until_b,
+        decoded_until_b
+        - intDiv(toInt128(decode_tokens) * (decode_before + greatest(a, prefill_to) - prefill_to), greatest(decode_total, 1)) AS decoded,
+        if(
+            prefill_total + decode_total = 0,
+            rough_weight,
+            intDiv(rough_weight * (prefill_before + decode_before + b - leg_from), greatest(prefill_total + decode_total, 1))
+            - intDiv(rough_weight * (prefill_before + decode_before + a - leg_from), greatest(prefill_total + decode_total, 1))
+        ) AS rough
+    FROM lived
+),
+cells AS (
     SELECT
         replica,
         segment_from,
         slot,
         any(listed) AS listed,
-        any(slot_ns) AS slot_ns,
-        intervalLengthSum(slot_live_from, slot_live_to) AS busy_ns,
+        intervalLengthSum(a, b) AS busy_ns,
         min(roofline) AS roofline,
-        sum(toInt128(live_ns)) AS live_ns,
-        greatest(toInt128(1), max(slot_decode_tokens)) AS steps,
-        least(steps, intDiv(sum(slot_prefill_tokens) + any(prefill_budget_tokens) - 1, greatest(any(prefill_budget_tokens), 1))) AS mixed_steps,
-        any(weights_ps) AS weights_ps,
-        sum(prefill_ps) AS prefill_ps_sum,
-        sum(decode_ps) AS decode_ps_sum,
-        sum(kv_ps) AS kv_ps_sum
-    FROM work_leg_slots
-    WHERE replica IN {replicas:Array(String)} AND slot >= intDiv({chunk_from_ns:Int64}, {slot_ns:Int64}) AND slot < intDiv({chunk_to_ns:Int64}, {slot_ns:Int64})
+        sum(toInt128(b - a)) AS live_ns,
+        greatest(toInt128(1), max(decoded)) AS steps,
+        least(steps, intDiv(sum(prefilled) + any(prefill_budget_tokens) - 1, greatest(any(prefill_budget_tokens), 1))) AS mixed,
+        intDiv(toInt128(any(weight_bytes)) * 1000000, any(mega_bytes_per_second)) AS weights_ps,
+        -- Numbers only, and each by itself: an array of tuples takes four times as long.
+        groupArray(piece_no) AS pieces,
+        groupArray(intDiv(toInt128(flop_per_token) * prefilled * 1000000, mega_flops_per_second)) AS prefills_ps,
+        groupArray(intDiv(toInt128(flop_per_token) * decoded * 1000000, mega_flops_per_second)) AS decodes_ps,
+        groupArray(intDiv(toInt128(kv_bytes_per_token) * decoded * (context_tokens + decoded_until_b) * 1000000, mega_bytes_per_second)) AS caches_ps,
+        groupArray(b - a) AS lives_ns,
+        groupArray(rough) AS roughs,
+        arrayReduce('sum', prefills_ps) AS prefill_ps,
+        arrayReduce('sum', decodes_ps) AS decode_ps,
+        arrayReduce('sum', caches_ps) AS cache_ps
+    FROM worked
     GROUP BY replica, segment_from, slot
 ),
-split AS (
+kinds AS (
     SELECT
         *,
-        prefill_ps_sum + intDiv(decode_ps_sum * mixed_steps, steps) AS mixed_compute_ps,
-        intDiv(kv_ps_sum * mixed_steps, steps) AS mixed_kv_ps,
-        weights_ps * mixed_steps AS mixed_weights_ps,
-        intDiv(decode_ps_sum * (steps - mixed_steps), steps) AS decode_compute_ps,
-        intDiv(kv_ps_sum * (steps - mixed_steps), steps) AS decode_kv_ps,
-        weights_ps * (steps - mixed_steps) AS decode_weights_ps,
-        toFloat64(greatest(mixed_compute_ps, mixed_kv_ps + mixed_weights_ps, decode_compute_ps, decode_kv_ps + decode_weights_ps)) AS largest_ps,
+        prefill_ps + intDiv(decode_ps * mixed, steps) AS mixed_a,
+        intDiv(cache_ps * mixed, steps) AS mixed_k,
+        weights_ps * mixed AS mixed_w,
+        intDiv(decode_ps * (steps - mixed), steps) AS rest_a,
+        intDiv(cache_ps * (steps - mixed), steps) AS rest_k,
+        weights_ps * (steps - mixed) AS rest_w,
         throwIf(
-            (toFloat64(decode_ps_sum) + toFloat64(kv_ps_sum)) * toFloat64(steps) > exp2(126),
+            (toFloat64(decode_ps) + toFloat64(cache_ps)) * toFloat64(steps) > exp2(126),
             'picoseconds of a slot pass 2^126: check flops_per_second, bytes_per_second and the model constants of its replica'
         ) AS out_of_range
     FROM cells
@@ -41,19 +84,19 @@ split AS (
 priced AS (
     SELECT
         x.*,
-        if(x.listed = 1, toUInt64(least((x.slot + 1) * x.slot_ns, g.segment_to) - greatest(x.slot * x.slot_ns, x.segment_from)), x.busy_ns) AS capacity_ns,
-        if(
-            x.listed = 1,
-            intDiv(g.atoms_per_hour * (least((x.slot + 1) * x.slot_ns, g.segment_to) - x.segment_from), 3600000000000)
-            - intDiv(g.atoms_per_hour * (greatest(x.slot * x.slot_ns, x.segment_from) - x.segment_from), 3600000000000),
-            toInt128(0)
-        ) AS atoms,
-        if(capacity_ns = 0, toInt128(0), intDiv(atoms * x.busy_ns, greatest(capacity_ns, 1))) AS busy_atoms
-    FROM split AS x
+        if(x.listed = 1, least((x.slot + 1) * {slot_ns:Int64}, g.segment_to), x.segment_from) AS ends,
+        if(x.listed = 1, greatest(x.slot * {slot_ns:Int64}, x.segment_from), x.segment_from) AS begins,
+        if(x.listed = 1, toUInt64(ends - begins), x.busy_ns) AS capacity_ns,
+        intDiv(g.atoms_per_hour * (ends - x.segment_from), 3600000000000)
+        - intDiv(g.atoms_per_hour * (begins - x.segment_from), 3600000000000) AS atoms,
+        if(capacity_ns = 0, toInt128(0), intDiv(atoms * x.busy_ns, greatest(capacity_ns, 1))) AS busy_atoms,
+        toFloat64(greatest(mixed_a, mixed_k + mixed_w, rest_a, rest_k + rest_w)) AS longest_ps
+    FROM kinds AS x
     LEFT JOIN work_segments AS g ON x.replica = g.replica AND x.segment_from = g.segment_from
+    WHERE x.out_of_range = 0
 )
 SELECT
-    toDateTime(intDiv(slot * slot_ns, {window_ns:Int64}) * intDiv({window_ns:Int64}, 1000000000), 'UTC') AS window_from,
+    toDateTime(intDiv(slot * {slot_ns:Int64}, {window_ns:Int64}) * intDiv({window_ns:Int64}, 1000000000), 'UTC') AS window_from,
     replica,
     segment_from,
     listed,
@@ -61,15 +104,34 @@ SELECT
     capacity_ns,
     busy_ns,
     busy_atoms,
-    if(roofline = 1 AND largest_ps * largest_ps < exp2(124) AND largest_ps * 4 * greatest(toFloat64(busy_atoms), toFloat64(busy_ns)) < exp2(125), 'B', 'C') AS tier,
-    live_ns,
-    steps,
-    mixed_steps,
-    mixed_compute_ps,
-    mixed_kv_ps,
-    mixed_weights_ps,
-    decode_compute_ps,
-    decode_kv_ps,
-    decode_weights_ps
+    if(
+        roofline = 1 AND longest_ps * longest_ps < exp2(124) AND longest_ps * 4 * greatest(toFloat64(busy_atoms), toFloat64(busy_ns)) < exp2(125),
+        'B', 'C'
+    ) AS tier,
+    pieces,
+    if(
+        tier = 'C',
+        roughs,
+        arrayMap(
+            (p, d, k, ns) ->
+                intDiv((mixed_w + rest_w) * ns, greatest(live_ns, 1))
+                + if(
+                    mixed_a <= mixed_k + mixed_w,
+                    intDiv(k * mixed, steps),
+                    intDiv(
+                        mixed_w * intDiv(k * mixed, steps) + (mixed_a - mixed_k - mixed_w) * (p + intDiv(d * mixed, steps)),
+                        greatest(mixed_a - mixed_k, 1)
+                    )
+                )
+                + if(
+                    rest_a <= rest_k + rest_w,
+                    intDiv(k * (steps - mixed), steps),
+                    intDiv(
+                        rest_w * intDiv(k * (steps - mixed), steps) + (rest_a - rest_k - rest_w) * intDiv(d * (steps - mixed), steps),
+                        greatest(rest_a - rest_k, 1)
+                    )
+                ),
+            prefills_ps, decodes_ps, caches_ps, lives_ns
+        )
+    ) AS weights
 FROM priced
-WHERE out_of_range = 0

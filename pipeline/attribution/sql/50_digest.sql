@@ -1,4 +1,4 @@
--- Per window of a run: counts, money, and a hash over all its rows that does not depend on their order, nor on the run.
+-- Per window of a run, from the scratch tables: counts, money, and a hash over all rows that depends neither on their order nor on the run.
 SELECT
     window_from,
     sum(request_rows) AS requests,
@@ -17,17 +17,17 @@ FROM (
         sumIf(money, source = 'pools') AS pool_money,
         sumIf(money, source = 'ledger') AS ledger_money
     FROM (
-        SELECT window_from, 'requests' AS source, reinterpretAsUInt128(sipHash128(tuple(* EXCEPT run_id))) AS row_hash, toInt128(0) AS money
-        FROM {requests:Identifier} WHERE run_id = {run_id:UInt64}
+        SELECT window_from, 'requests' AS source, reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))) AS row_hash, toInt128(0) AS money
+        FROM work_requests WHERE run_id = {run_id:UInt64}
         UNION ALL
-        SELECT window_from, 'attempts', reinterpretAsUInt128(sipHash128(tuple(* EXCEPT run_id))), toInt128(0)
-        FROM {attempts:Identifier} WHERE run_id = {run_id:UInt64}
+        SELECT window_from, 'attempts', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), toInt128(0)
+        FROM work_attempts WHERE run_id = {run_id:UInt64}
         UNION ALL
-        SELECT window_from, 'pools', reinterpretAsUInt128(sipHash128(tuple(* EXCEPT run_id))), atoms
-        FROM {pools:Identifier} WHERE run_id = {run_id:UInt64}
+        SELECT window_from, 'pools', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), atoms
+        FROM work_pools WHERE run_id = {run_id:UInt64}
         UNION ALL
-        SELECT window_from, 'ledger', reinterpretAsUInt128(sipHash128(tuple(* EXCEPT run_id))), atoms
-        FROM {ledger:Identifier} WHERE run_id = {run_id:UInt64}
+        SELECT window_from, 'ledger', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), atoms
+        FROM work_ledger WHERE run_id = {run_id:UInt64}
     )
     WHERE window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC') AND window_from < toDateTime(intDiv({to_ns:Int64}, 1000000000), 'UTC')
     GROUP BY window_from, source
