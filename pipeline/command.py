@@ -101,7 +101,8 @@ def set_up_logging(err: Console, verbose: bool) -> None:
         handler.setFormatter(JsonLines())
     level = logging.INFO if verbose or not err.is_terminal else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("kafka", "httpx", "httpcore", "urllib3", "opentelemetry", "grpc", "clickhouse_connect"):
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # each outage is many lines there, and one of ours
+    for noisy in ("httpx", "httpcore", "urllib3", "opentelemetry", "grpc", "clickhouse_connect"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

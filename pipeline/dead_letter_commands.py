@@ -7,7 +7,8 @@ from rich.table import Table
 
 from pipeline.command import Command
 from pipeline.dead_letter import DeadLetter, entries, replay
-from pipeline.processes import append_log, dead_letters
+from pipeline.log import open_append_log
+from pipeline.processes import dead_letters
 
 
 def show(command: Command, limit: int, reason: str) -> None:
@@ -41,8 +42,14 @@ def show(command: Command, limit: int, reason: str) -> None:
 
 def send_again(command: Command, limit: int, reason: str) -> None:
     """Puts the first `limit` letters back into the topics they came from."""
-    with dead_letters(command.settings) as log, closing(append_log(command.settings)) as target:
-        sent = replay(islice(entries(log, reason), limit), target)
+    with dead_letters(command.settings) as log:
+        letters = list(islice(entries(log, reason), limit))
+    settings, sent = command.settings, 0
+    if letters:
+        # Opened for just these topics: one of them may be a Collector's.
+        names = sorted({letter.source.topic for letter in letters})
+        with closing(open_append_log(settings.log, settings.receive.max_body_bytes, names)) as target:
+            sent = replay(iter(letters), target)
     if command.as_json:
         command.print_json({"sent": sent})
     else:

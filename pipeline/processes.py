@@ -36,8 +36,8 @@ def topics(settings: Settings) -> list[str]:
 
 
 def append_log(settings: Settings) -> AppendLog:
-    """For the receivers and for dead letters."""
-    return open_append_log(settings.log, settings.receive.max_body_bytes, [*topics(settings), DEAD_LETTERS_TOPIC])
+    """For the receivers and for dead letters. Topics of Collectors are theirs: we only read them."""
+    return open_append_log(settings.log, settings.receive.max_body_bytes, [TRACES_TOPIC, METRICS_TOPIC, DEAD_LETTERS_TOPIC])
 
 
 def read_log(settings: Settings) -> ReadLog:

@@ -9,6 +9,9 @@ import pytest
 from pipeline.migrate import migrate
 from pipeline.store import Store, open_store
 from schemas.settings import StoreSettings
+from tests.kafka_broker import kafka_broker
+
+__all__ = ["kafka_broker"]
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

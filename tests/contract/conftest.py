@@ -1,3 +1,0 @@
-from tests.kafka_broker import kafka_broker
-
-__all__ = ["kafka_broker"]
