@@ -8,14 +8,15 @@ WITH
     (first, last) -> arrayDistinct(arrayPushBack(range(first, least(last, first + 4) + 1), last)) AS touched,
     (s, received, age) -> s.start_time_unix_nano <= received + ahead_ns AND s.start_time_unix_nano + least(age, toUInt64(34560000000000000)) >= received
         AND s.end_time_unix_nano <= received + ahead_ns AS accepted
-SELECT toDateTime(cell * 900, 'UTC') AS window_from, topic, log_partition, log_offset, toUInt32(count()) AS spans, any(received_ns) AS received_ns
+SELECT toDateTime(cells[1] * 900, 'UTC') AS window_from, topic, log_partition, log_offset, toUInt32(length(cells)) AS spans, received_ns
 FROM (
     SELECT
         topic, log_partition, log_offset, received_ns,
-        arrayJoin(arrayFlatten(arrayMap(b -> arrayMap(s -> arrayMap(
+        arraySort(arrayFlatten(arrayMap(b -> arrayMap(s -> arrayMap(
             span -> touched(toUInt32(intDiv(span.start_time_unix_nano, cell_ns)), toUInt32(intDiv(greatest(span.start_time_unix_nano, span.end_time_unix_nano), cell_ns))),
             arrayFilter(span -> accepted(span, received_ns, max_age_ns), s.spans)
-        ), b.scope_spans), request.resource_spans))) AS cell
+        ), b.scope_spans), request.resource_spans))) AS sorted,
+        arrayJoin(arraySplit((cell, difference) -> difference != 0, sorted, arrayDifference(sorted))) AS cells
     FROM otlp_traces
+    WHERE notEmpty(sorted)
 )
-GROUP BY window_from, topic, log_partition, log_offset
