@@ -1,0 +1,1 @@
+SELECT count() FROM work_links WHERE pass = 'nest' AND step = {step:UInt8}

@@ -1,0 +1,21 @@
+-- Scratch of the one running attribution job: pointers up a trace, one row per (pass, span, viewer) and step of pointer jumping.
+-- Nodes are the spans with role request or inference. `open`: the search goes on at span `at`; the last row of a pointer is not open.
+--   unmarked  a span that is no node but somebody's parent -> its nearest node; `within`: the innermost stage from here up to that node
+--   mark      a node -> its nearest node above
+--   above     a node -> its nearest request span above that `viewer`, a principal, may join
+--   claim     a platform request span -> `viewer` is the tenant principal that it names
+--   root      an inference span -> the request span that it belongs to
+--   top       an inference span without one -> the outermost inference span that it may join
+--   nest      an inference span -> each inference span of its request around it, `step` hops above
+CREATE TABLE IF NOT EXISTS work_links (
+    pass Enum8('unmarked' = 1, 'mark' = 2, 'above' = 3, 'claim' = 4, 'root' = 5, 'top' = 6, 'nest' = 7),
+    step UInt8,
+    trace_id FixedString(16),
+    span_id FixedString(8),
+    viewer LowCardinality(String),
+    at FixedString(8),
+    state Enum8('found' = 1, 'nothing' = 2, 'open' = 3),
+    stage UInt8,
+    within UInt8
+) ENGINE = MergeTree ORDER BY (pass, step)
+SETTINGS ratio_of_defaults_for_sparse_serialization = 1
