@@ -12,7 +12,7 @@ from typing import Any
 import chdb
 
 from pipeline.errors import TokenpathError
-from pipeline.query_guard import output_format, parse_tree, refusal
+from pipeline.query_guard import forged_name, output_format, parse_tree, refusal
 from pipeline.store import DATABASE, INSERT_SETTINGS
 
 READER_LIMITS = {
@@ -60,7 +60,7 @@ class EmbeddedEngine:
         try:
             single = _text(connection, "SELECT formatQuerySingleLine({q:String})", {"q": escape_parameter(sql)})
             nodes = parse_tree(_text(connection, f"EXPLAIN AST {single}", parameters))
-            reason = refusal(nodes, DATABASE, self._names["table_functions"], self._names["functions"])
+            reason = forged_name(single, parameters) or refusal(nodes, DATABASE, self._names["table_functions"], self._names["functions"])
             if reason:
                 raise QueryRefused(
                     f"refused: {reason}. Readers may SELECT from the tables of {DATABASE}; see the README, 'Reading the store'"

@@ -6,7 +6,7 @@ refused here are the ways around them: table functions, files, network, other da
 """
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 READABLE_SYSTEM_TABLES = frozenset({"system.one", "system.settings", "system.databases", "system.tables", "system.columns"})
@@ -18,6 +18,7 @@ REFUSED_FUNCTIONS = re.compile(
     r"filesystem.*|zookeeper.*|(full)?host_?name|serverUUID|(current|enabled|default)(Profiles|Roles|User))$",
     re.IGNORECASE,
 )
+QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`", re.DOTALL)
 IN_FUNCTIONS = frozenset({"in", "notIn", "globalIn", "globalNotIn", "nullIn", "notNullIn", "globalNullIn", "globalNotNullIn"})
 KNOWN_NODES = frozenset(
     {
@@ -39,13 +40,29 @@ class Node:
 
 
 def parse_tree(explained: str) -> list[Node]:
-    """Lines of `EXPLAIN AST` (TSVRaw). A name with a line break adds lines; it can never remove one, so it can only be refused more."""
+    """Lines of `EXPLAIN AST` (TSVRaw), which prints names as they are: check `forged_name` first, or a name could write lines of its own.
+
+    Lines end with a newline only; other characters that Python would split at may stand in a literal.
+    """
     nodes = []
-    for line in explained.splitlines():
+    for line in explained.split("\n"):
         stripped = line.lstrip(" ")
         kind, _, text = stripped.partition(" ")
         nodes.append(Node(len(line) - len(stripped), kind, text))
     return nodes
+
+
+def forged_name(formatted: str, parameters: Mapping[str, str]) -> str | None:
+    """Why a name in the statement may not be: it would break a line of the tree. `formatted` is formatQuerySingleLine's answer, which has
+    no comments, quotes strings with ' and strange names with `, and escapes with backslashes; parameters are in TabSeparated's escapes."""
+    names = [token for token in QUOTED.findall(formatted) if token.startswith("`")]
+    names += [
+        value
+        for name, value in parameters.items()
+        if re.search(rf"\{{\s*{re.escape(name.removeprefix('param_'))}\s*:\s*Identifier", formatted)
+    ]
+    strange = next((name for name in names if "\\" in name or not name.isprintable()), None)
+    return None if strange is None else f"the name {strange!r} has a backslash, a line break or a control character"
 
 
 def refusal(nodes: list[Node], database: str, table_functions: Set[str], regular_functions: Set[str]) -> str | None:
@@ -119,10 +136,14 @@ def _right_of_in(nodes: list[Node], database: str, table_functions: Set[str]) ->
     for position, node in enumerate(nodes):
         if node.kind != "Function" or _name(node) not in IN_FUNCTIONS:
             continue
+        operands = 0
         for inner in nodes[position + 1 :]:
             if inner.depth <= node.depth:
                 break
             if inner.depth != node.depth + 2:
+                continue
+            operands += 1
+            if operands == 1:  # the left one is a value: `r.state IN (…)` names a column
                 continue
             if inner.kind == "Function" and _name(inner) in table_functions:
                 return f"table function {_name(inner)} is not allowed"

@@ -1,0 +1,71 @@
+"""Report, status and FOCUS read the same beside a running store, through its HTTP front, as on the engine itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from pipeline.attribution.rollups import roll_up
+from pipeline.billing.focus import export_focus
+from pipeline.embedded import EmbeddedEngine
+from pipeline.endpoint import Reader, endpoint_app
+from pipeline.report import ReportQuery, build_report
+from pipeline.status import build_status
+from pipeline.store import Store, open_store
+from schemas.settings import Permission, StoreSettings
+from tests.http_server import serving
+from tests.sql import rows
+
+
+@dataclass(frozen=True)
+class Known:
+    principal: str
+
+
+def authenticate(key: str | None, needs: Permission) -> Reader | None:
+    if key not in ("ops-key", "root-key") or (needs == "admin" and key != "root-key"):
+        return None
+    return Known("platform")
+
+
+@pytest.fixture(params=["ops-key", "root-key"])
+def beside(store: Store, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """Another process's view: a key that may read, and the admin's."""
+    with serving(endpoint_app(EmbeddedEngine(store.path), authenticate)) as port:
+        front = open_store(StoreSettings(url=f"http://default@127.0.0.1:{port}/tokenpath", password=SecretStr(request.param)))
+        yield front
+        front.close()
+
+
+def test_every_statement_of_report_status_and_export_passes_the_front(store: Store, beside: Store, tmp_path: Path) -> None:
+    rows.insert(
+        store,
+        {
+            "config_versions": [{"config_hash": rows.CONFIG, "currency": "USD", "recorded_at": rows.text(rows.FIRST)}],
+            "token_prices": [rows.price("llama", "output_text", "2.40")],
+            "billable": [rows.billable("useful", "all")],
+            "requests": [
+                rows.request(0, "acme", "llama", e2e_ns=5, output_tokens=9, stage_ns={"decode": 4}, stage_quality={"decode": "span"})
+            ],
+            "attempts": [rows.attempt(0, "acme", "llama", output_text_tokens=9)],
+            "ledger": [rows.ledger(0, "acme", "llama", 10**15), rows.ledger(0, "", "", 3, **{"class": "idle"})],
+            "pools": [rows.pool(0, "replica-0", 10**15 + 3)],
+            "runs": [rows.published(0)],
+        },
+    )
+    roll_up(store, rows.scope(1))
+    for query in (
+        ReportQuery(rows.FIRST, rows.window(1)),
+        ReportQuery(rows.FIRST, rows.window(1), "hour", "acme", "llama", rows.window(40)),
+        ReportQuery(rows.window(50), rows.window(60)),
+    ):
+        assert build_report(beside, query) == build_report(store, query)
+    assert build_status(beside, [], 0) == build_status(store, [], 0)
+    assert build_report(beside, ReportQuery(rows.FIRST, rows.window(1))).totals.cost.direct == "1000"
+    assert export_focus(beside, "2026-11", tmp_path / "a.csv").rows == 1
+    export_focus(store, "2026-11", tmp_path / "b.csv")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    store.command("TRUNCATE TABLE requests")  # the quantiles now come from the sketches
+    assert build_report(beside, ReportQuery(rows.FIRST, rows.window(1))) == build_report(store, ReportQuery(rows.FIRST, rows.window(1)))
