@@ -302,7 +302,7 @@ def export_focus(
     if as_json:
         command.print_json(written.as_dict())
     else:
-        command.out.print(written.text())
+        command.out.print(written.text(), markup=False, highlight=False)
 
 
 @letters_app.command("list")
