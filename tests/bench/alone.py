@@ -1,0 +1,76 @@
+"""Runs one measurement in a process of its own: one embedded engine a process, and a peak of memory that is nobody else's."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class MeasurementFailed(Exception):
+    """What the process said last."""
+
+
+def in_own_process(module: str, arguments: Mapping[str, Any], timeout_s: float) -> dict[str, float]:
+    """The figures of `module.measure(**arguments)`. Its working directory, which holds all it writes, is deleted however it ends.
+
+    Raises MeasurementFailed, also after timeout_s.
+    """
+    with tempfile.TemporaryDirectory(prefix="tokenpath-bench-", ignore_cleanup_errors=True) as directory:
+        out = Path(directory) / "figures.json"
+        command = [sys.executable, "-m", "tests.bench.alone", module, json.dumps(arguments), str(out)]
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env={**os.environ, "TMPDIR": directory, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            _, said = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise MeasurementFailed(f"{module} did not end within {timeout_s:.0f} s") from None
+        finally:
+            _end_session(process)
+        if process.returncode:
+            raise MeasurementFailed(said.decode(errors="replace").strip() or f"{module} ended with {process.returncode}")
+        figures: dict[str, float] = json.loads(out.read_text())
+        return figures
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """The process and whatever it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def memory_peak_bytes(pid: int | None = None) -> int:
+    """Largest resident size of a process so far (of its program: a parent's size before exec does not count)."""
+    for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) * 1024
+    raise RuntimeError("the kernel does not say VmHWM")
+
+
+def forget_memory_peak() -> None:
+    """From now on this process's peak is that of what follows."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    _, module_name, arguments_json, out_file = sys.argv
+    found = importlib.import_module(module_name).measure(**json.loads(arguments_json))
+    Path(out_file).write_text(json.dumps(found))
