@@ -135,3 +135,4 @@ SELECT
         )
     ) AS weights
 FROM priced
+SETTINGS merge_tree_min_rows_for_concurrent_read = 16384, merge_tree_min_bytes_for_concurrent_read = 1048576

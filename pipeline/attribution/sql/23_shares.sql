@@ -57,3 +57,4 @@ SELECT window_from, replica, '', 'none', toUInt64(sum(slot_ns)), sum(busy_atoms)
 FROM weighed
 WHERE out_of_range = 0 AND total = 0
 GROUP BY window_from, replica
+SETTINGS merge_tree_min_rows_for_concurrent_read = 16384, merge_tree_min_bytes_for_concurrent_read = 1048576
