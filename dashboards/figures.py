@@ -10,7 +10,10 @@ from dashboards.panel import Panel, Unit
 
 UNKNOWN = "–"
 # Okabe-Ito, readable for colour-blind people; idle and unattributed are grey in every picture.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C564B", "#17BECF", "#7F3C8D")
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C564B", "#7F3C8D", "#17BECF", "#A3C644", "#3B4D8F",
+    "#E78AC3", "#5A5A00", "#80CDC1", "#B22222",
+)  # fmt: skip
 GREYS = {
     "idle": "#C4C9D1",
     "idle_reserved": "#AEB4BE",
@@ -47,8 +50,13 @@ def _money(value: float, decimals: int | None) -> str:
 def _duration(ns: float) -> str:
     for limit, divisor, name in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"), (60e9, 1e9, "s")):
         if abs(ns) < limit:
-            return f"{ns / divisor:.3g} {name}"
-    return f"{ns / 60e9:.3g} min"
+            return f"{_three_digits(ns / divisor)} {name}"
+    return f"{_three_digits(ns / 60e9)} min"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:.0f}"
 
 
 def table(panel: Panel, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -69,14 +77,14 @@ def figure(panel: Panel, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
     """A time picture as plotly JSON: one trace per series, in the order of the largest sum first, greys last."""
     series = _series(columns, rows)
     picture = go.Figure()
+    divisor, suffix = _axis(panel.unit, [point[1] for _, points in series for point in points])
     for position, (name, points) in enumerate(series):
-        x, y = [point[0] for point in points], [_scaled(point[1], panel.unit) for point in points]
+        x, y = [point[0] for point in points], [None if point[1] is None else float(point[1]) / divisor for point in points]
         colour = GREYS.get(name, COLOURS[position % len(COLOURS)])
         if panel.kind == "bars":
             picture.add_trace(go.Bar(x=x, y=y, name=name, marker_color=colour))
         else:
             picture.add_trace(go.Scatter(x=x, y=y, name=name, mode="lines+markers", line={"color": colour}, connectgaps=False))
-    suffix = {"usd": "", "ns": " ms", "ratio": " %"}.get(panel.unit, "")
     picture.update_layout(
         barmode="stack" if panel.stacked else "group",
         margin={"l": 56, "r": 8, "t": 8, "b": 32},
@@ -91,10 +99,11 @@ def figure(panel: Panel, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
     return result
 
 
-def _scaled(value: Any, unit: Unit) -> float | None:
-    if value is None:
-        return None
-    return float(value) / 1e6 if unit == "ns" else float(value) * (100 if unit == "ratio" else 1)
+def _axis(unit: Unit, values: Sequence[Any]) -> tuple[float, str]:
+    """What values are divided by, and what stands behind the numbers of the axis."""
+    if unit == "ns":
+        return (1e9, " s") if max((float(v) for v in values if v is not None), default=0) >= 2e9 else (1e6, " ms")
+    return (0.01, " %") if unit == "ratio" else (1.0, "")
 
 
 def _series(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[tuple[str, list[tuple[str, Any]]]]:
