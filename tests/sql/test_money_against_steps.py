@@ -1,4 +1,4 @@
-"""Tier B against the truth of every step: the modelled cluster knows who used each step of the engines, the money knows only spans' facts."""
+"""Tier B against the truth of every step: the modelled cluster knows who used each step, the money knows only what spans tell."""
 
 import json
 from decimal import Decimal
