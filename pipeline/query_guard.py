@@ -111,7 +111,9 @@ def _tables(nodes: list[Node], database: str) -> str | None:
             if not following or (following.kind not in ("TableIdentifier", "Subquery") and not allowed_function):
                 return f"table function {_name(following) if following else ''} is not allowed".replace("  ", " ")
         if node.kind == "TableIdentifier":
-            reason = _foreign_table(_name(node), database)
+            # The engine looks for a row filter by alias too: an alias like the full name of another table would take that one's filter.
+            alias = node.text.partition(" (alias ")[2]
+            reason = f"the table alias {alias.rstrip(')')} has a dot" if "." in alias else _foreign_table(_name(node), database)
             if reason:
                 return reason
     return None

@@ -89,6 +89,31 @@ def test_a_tenant_sees_its_own_rows_and_nobodys_pools(front: int) -> None:
     assert reader.query("SELECT 'globex' IN (SELECT tenant FROM tenant_windows)").result_rows == [(0,)]
 
 
+def test_a_materialized_view_does_not_show_a_tenant_what_its_target_hides(front: int, store: Store) -> None:
+    store.insert_rows("spans", [{"principal": principal, "name": principal} for principal in ("tenant/acme", "tenant/globex", "platform")])
+    assert ask(front, "acme-key", "SELECT name FROM spans").text == "tenant/acme\n"
+    for (view,) in store.query("SELECT name FROM system.tables WHERE database = 'tokenpath' AND engine = 'MaterializedView'").rows:
+        assert ask(front, "acme-key", f"SELECT count() FROM {view}").text == "0\n", view
+    assert ask(front, "ops-key", "SELECT count() FROM spans_view").text == "3\n"
+
+
+def test_a_table_made_while_the_front_runs_is_closed_to_tenants(front: int, store: Store) -> None:
+    assert ask(front, "acme-key", "SELECT 1").text == "1\n"
+    store.command("CREATE TABLE made_later ENGINE = MergeTree ORDER BY tenant AS SELECT tenant FROM tenant_windows")
+    try:
+        assert ask(front, "acme-key", "SELECT count() FROM made_later").text == "0\n"
+    finally:
+        store.command("DROP TABLE made_later")
+
+
+@pytest.mark.parametrize("alias", ["AS `tokenpath.runs`", "`tokenpath.runs`", "AS {a:Identifier}"])
+def test_a_table_alias_cannot_take_the_row_filter_of_another_table(front: int, store: Store, alias: str) -> None:
+    for (table,) in store.query("SELECT name FROM system.tables WHERE database = 'tokenpath' AND engine LIKE '%MergeTree'").rows:
+        answer = ask(front, "acme-key", f"SELECT count() FROM {table} {alias}", param_a="tokenpath.runs")
+        seen, own = answer.text.strip(), ask(front, "acme-key", f"SELECT count() FROM {table}").text.strip()
+        assert answer.status_code == 403 or seen == own, (table, seen, own)
+
+
 BYPASSES = [
     "SELECT * FROM merge('tokenpath', '^tenant_windows$')",
     "SELECT * FROM mergeTreeIndex('tokenpath', 'tenant_windows')",
