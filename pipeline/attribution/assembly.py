@@ -6,9 +6,9 @@
 Every statement is set-based; nothing is held in Python. Unchanged input gives equal rows.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
+from pipeline.attribution.readings import lookups
 from pipeline.attribution.scope import Scope
 from pipeline.statements import statement
 from pipeline.store import Store
@@ -44,27 +44,10 @@ def assemble(store: Store, scope: Scope) -> None:
     for table in SCRATCH:
         store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
     run = _Run(store, scope)
-    run.do("100_rules")
-    run.do("101_spans")
-    if run.count("102_duplicates_count"):
-        run.do("103_duplicates")
-    run.do("110_unmarked")
-    run.jump("unmarked")
-    run.do("113_marks")
-    run.do("114_above")
-    run.jump("above")
-    run.do("115_claims")
-    run.do("116_roots")
-    run.do("117_tops")
-    run.jump("top")
-    run.do("118_nodes")
-    run.do("119_nest")
-    for step in range(1, NESTED_MAX):
-        if not run.count("121_nested", {"step": step}):
-            break
-        run.do("120_nest_on", {"step": step})
-    for name in ("122_replicas", "123_calls", "124_stages", "125_drafts", "126_hints", "127_requests", "128_attempts"):
-        run.do(name)
+    _read(run)
+    _find_roots(run)
+    _find_attempts(run)
+    run.do("128_replicas", "129_stages", "130_drafts", "131_hints", "132_requests", "133_attempts")
 
 
 class _Run:
@@ -72,24 +55,58 @@ class _Run:
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self.store = store
-        self.parameters = {
+        stages, qualities = ranked_stages(), [str(quality) for quality in Quality]
+        self.parameters: dict[str, Any] = {
             **scope.parameters(),
             "read_from_ns": scope.from_ns - scope.max_attempt_ns,
             "read_to_ns": scope.to_ns + max(scope.grace_ns, scope.max_attempt_ns),
-            "stages": ranked_stages(),
-            "qualities": [str(quality) for quality in Quality],
+            "stages": stages,
+            "inference": stages.index("") + 1,
+            **{stage: stages.index(stage) + 1 for stage in ("stream", "tokenize", "schedule", "prefill", "decode", "kernel")},
+            "qualities": qualities,
+            "derived": qualities.index(Quality.DERIVED) + 1,
         }
 
-    def do(self, name: str, more: Mapping[str, Any] | None = None) -> None:
-        self.store.command(statement(SQL, name), {**self.parameters, **(more or {})})
+    def do(self, *names: str, **more: Any) -> None:
+        for name in names:
+            self.store.command(statement(SQL, name), {**self.parameters, **more})
 
-    def count(self, name: str, more: Mapping[str, Any] | None = None) -> int:
-        return int(self.store.query(statement(SQL, name), {**self.parameters, **(more or {})}).scalar())
+    def count(self, name: str, **more: Any) -> int:
+        return int(self.store.query(statement(SQL, name), {**self.parameters, **more}).scalar())
 
     def jump(self, which: str) -> None:
         """Pointer jumping until no pointer of this pass is open."""
         for step in range(JUMPS_MAX):
-            more = {"pass": which, "step": step}
-            if not self.count("112_open", more):
+            if not self.count("112_open", **{"pass": which}, step=step):
                 return
-            self.do("111_jump", more)
+            self.do("111_jump", **{"pass": which}, step=step)
+
+
+def _read(run: _Run) -> None:
+    arrays = lookups(run.store, run.parameters["config_hash"], run.parameters["stages"])
+    run.do("100_rules", "101_spans", **arrays)
+    if run.count("102_duplicates_count"):
+        run.do("103_duplicates")
+
+
+def _find_roots(run: _Run) -> None:
+    run.do("110_unmarked")
+    run.jump("unmarked")
+    run.do("113_marks", "114_above")
+    run.jump("above")
+    run.do("115_claims", "116_roots", "117_tops")
+    run.jump("top")
+    run.do("118_nodes")
+
+
+def _find_attempts(run: _Run) -> None:
+    run.do("119_nest")
+    for step in range(1, NESTED_MAX):
+        if not run.count("121_nested", step=step):
+            break
+        run.do("120_nest_on", step=step)
+    if run.count("121_nested", step=1):
+        run.do("122_wrappers", "123_nested")
+    if run.count("124_shared"):
+        run.do("125_inside")
+    run.do("126_calls")

@@ -7,14 +7,16 @@
 --   root      an inference span -> the request span that it belongs to
 --   top       an inference span without one -> the outermost inference span that it may join
 --   nest      an inference span -> each inference span of its request around it, `step` hops above
+--   wrapper   an inference span around another of its own layer
+--   target    an inference span -> the inference span of another layer that names their common attempt
 CREATE TABLE IF NOT EXISTS work_links (
-    pass Enum8('unmarked' = 1, 'mark' = 2, 'above' = 3, 'claim' = 4, 'root' = 5, 'top' = 6, 'nest' = 7),
+    pass Enum8('unmarked' = 1, 'mark' = 2, 'above' = 3, 'claim' = 4, 'root' = 5, 'top' = 6, 'nest' = 7, 'wrapper' = 8, 'target' = 9),
     step UInt8,
     trace_id FixedString(16),
     span_id FixedString(8),
     viewer LowCardinality(String),
     at FixedString(8),
-    state Enum8('found' = 1, 'nothing' = 2, 'open' = 3),
+    state LowCardinality(String),  -- found, nothing, open; '' is what a LEFT JOIN gives where there is no row
     stage UInt8,
     within UInt8
 ) ENGINE = MergeTree ORDER BY (pass, step)

@@ -8,12 +8,12 @@ SELECT
     o.span_id,
     o.viewer,
     t.at,
-    if(t.state = 0, 'nothing', toString(t.state)),
+    if(t.state = '', 'nothing', t.state),
     o.stage,
     multiIf(o.within != 0, o.within, t.stage != 0, t.stage, t.within)
 FROM (SELECT * FROM work_links WHERE pass = {pass:String} AND step = {step:UInt8} AND state = 'open') AS o
 LEFT JOIN (
-    SELECT trace_id, span_id, viewer, at, toInt8(state) AS state, stage, within
+    SELECT trace_id, span_id, viewer, at, state, stage, within
     FROM work_links
     WHERE pass = {pass:String}
         AND (state != 'open' OR step = {step:UInt8})
