@@ -6,6 +6,7 @@ Numbers used by the statements: `rule` is rank + 1 (0: none), `number` an attrib
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pipeline.statements import statement
@@ -61,7 +62,7 @@ def _condition(rule: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...
 
 
 def _conditions(conditions: Sequence[tuple[str, tuple[tuple[str, str], ...]]], number: Mapping[str, int]) -> dict[str, Any]:
-    """`free_bits`: conditions without an attribute; `condition_numbers` -> `condition_bits`; `resource_*`: pairs that must hold, one each."""
+    """`free_bits`: conditions without an attribute; `condition_numbers` -> `condition_bits`; `resource_*`: one entry per pair that must hold."""
     bits: dict[int, int] = {}
     for bit, (name, _) in enumerate(conditions):
         if name:
@@ -122,7 +123,7 @@ def _slots(readings: Sequence[_Reading], number: Mapping[str, int], field: Mappi
     for reading in readings:
         if not reading.key.startswith(LITERAL):
             uses.setdefault((reading.rule, reading.key), []).append(field[reading.field] * 64 + reading.place)
-    chain = [(rule, *pair) for (rule, _), slots in uses.items() for pair in zip(slots, slots[1:], strict=False)]
+    chain = [(rule, *pair) for (rule, _), slots in uses.items() for pair in pairwise(slots)]
     literals = [reading for reading in readings if reading.key.startswith(LITERAL)]
     counted: dict[int, int] = {}
     for reading in literals:
