@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.attribution import money
 from pipeline.attribution.assembly import assemble
-from pipeline.attribution.journal import COPIED, EMPTY_WINDOW, SECOND_NS, SQL, Clock, Journal, Kind, discard, sweep
+from pipeline.attribution.journal import COPIED, EMPTY_WINDOW, SECOND_NS, SQL, Clock, Journal, Kind, discard, read_watermark, sweep
+from pipeline.attribution.rhythm import month_of
 from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import METHOD, USEFUL_POLICY, Scope
 from pipeline.errors import CheckFailed, TokenpathError
@@ -137,11 +137,6 @@ def check_range(settings: AttributionSettings, from_ns: int, to_ns: int) -> None
         raise ValueError(f"[{from_ns}, {to_ns}) crosses the end of a month: run each month by itself")
 
 
-def month_of(at_ns: int) -> tuple[int, int]:
-    at = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
-    return at.year, at.month
-
-
 @contextmanager
 def only_job(store: Store) -> Iterator[None]:
     """One job at a time per store and machine: waits until the other is done. The kernel frees the lock of a dead process."""
@@ -154,11 +149,6 @@ def only_job(store: Store) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def read_watermark(store: Store) -> dict[str, int]:
-    """`topic/partition` to next offset, over all arrivals. Read before the spans: what comes later dirties its windows again."""
-    return {str(source): int(offset) for source, offset in store.query(statement(SQL, "51_watermark")).rows}
 
 
 def digest(store: Store, scope: Scope) -> dict[int, dict[str, Any]]:

@@ -70,6 +70,11 @@ class Journal:
         )
 
 
+def read_watermark(store: Store) -> dict[str, int]:
+    """`topic/partition` to next offset, over all arrivals. Read before the spans: what comes later dirties its windows again."""
+    return {str(source): int(offset) for source, offset in store.query(statement(SQL, "51_watermark")).rows}
+
+
 def recording_us(store: Store, clock: Clock) -> int:
     """Unix us, above all recorded before, even if the clock steps back: the newest publication is the one made last."""
     _, newest_us = store.query(statement(SQL, "52_newest")).rows[0]

@@ -1,12 +1,14 @@
 """Which windows are run, when, and together with which."""
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from pipeline.attribution.rhythm import Plan, WindowState, Work, batches, due
 from pipeline.attribution.scope import Scope
-from pipeline.attribution.windows import FAILURES_MAX, Attributor, WindowState, Work, attribute_range, batches, dirty_windows, due
+from pipeline.attribution.windows import FAILURES_MAX, Attributor, attribute_range, dirty_windows
 from pipeline.errors import CheckFailed, StoreDown
 from pipeline.store import Store
 from schemas.settings import AttributionSettings
@@ -19,21 +21,20 @@ NOW = T + 40 * Q
 
 
 def state(n: int, kind: str = "closed", rested_s: int = 3600, **more: Any) -> WindowState:
-    facts = {
-        "failed_ns": 0,
-        "touched": True,
-        "fresh": False,
-        "near": False,
-        "received_ns": NOW - 3600 * S,
-        "since_ns": NOW - 3600 * S,
-        "held": True,
-    } | more
+    facts = {"failed_ns": 0, "touched": True, "fresh": False, "near": False, "received_ns": NOW - 3600 * S, "held": True} | more
     return WindowState(T + n * Q, kind, NOW - rested_s * S if kind else 0, **facts)
 
 
-def decide(*states: WindowState, touched: bool = False) -> list[tuple[int, int, str]]:
-    work = due(states, SETTINGS, NOW, lambda _: touched)
+def plan(*states: WindowState, reached: Any = (), since_s: int = 3600) -> Plan:
+    return due(states, SETTINGS, NOW, lambda s: (s.window_ns - T) // Q in reached, lambda _: NOW - since_s * S)
+
+
+def numbers(work: Iterable[Work]) -> list[tuple[int, int, str]]:
     return [((w.from_ns - T) // Q, (w.to_ns - T) // Q, w.kind) for w in work]
+
+
+def decide(*states: WindowState, **answers: Any) -> list[tuple[int, int, str]]:
+    return numbers(plan(*states, **answers).work)
 
 
 def test_a_closed_window_that_was_never_run_is_due_at_once() -> None:
@@ -55,18 +56,27 @@ def test_a_failed_run_is_tried_again_after_five_minutes() -> None:
     [(300, 30, 30, True), (300, 29, 299, False), (300, 1, 300, True), (299, 200, 250, False)],
 )
 def test_new_spans_wait_until_they_are_quiet_but_not_for_ever(rested_s: int, quiet_s: int, since_s: int, runs: bool) -> None:
-    news = state(1, rested_s=rested_s, fresh=True, received_ns=NOW - quiet_s * S, since_ns=NOW - since_s * S)
-    assert decide(news) == ([(1, 2, "closed")] if runs else [])
+    news = state(1, rested_s=rested_s, fresh=True, received_ns=NOW - quiet_s * S)
+    assert decide(news, since_s=since_s) == ([(1, 2, "closed")] if runs else [])
 
 
 def test_news_next_door_counts_only_if_a_trace_reaches_over() -> None:
-    assert decide(state(1, near=True), touched=False) == []
-    assert decide(state(1, near=True), touched=True) == [(1, 2, "closed")]
+    assert plan(state(1, near=True)) == Plan((), (T + Q,))
+    assert decide(state(1, near=True), reached=[1]) == [(1, 2, "closed")]
+    assert plan(state(1, near=True, rested_s=299)) == Plan((), ())
 
 
 def test_adjoining_dirty_windows_run_together_even_if_one_has_just_been_run() -> None:
     states = [state(1, fresh=True), state(2, fresh=True, rested_s=10), state(4, fresh=True, rested_s=10)]
     assert decide(*states) == [(1, 3, "closed")]
+
+
+def test_neighbours_that_the_same_news_reach_join_even_if_they_have_just_been_run() -> None:
+    states = (
+        [state(n, near=True, rested_s=10) for n in (1, 2)] + [state(3, fresh=True)] + [state(n, near=True, rested_s=10) for n in (4, 6)]
+    )
+    assert decide(*states, reached=[1, 2, 6]) == [(1, 4, "closed")]
+    assert decide(*states, reached=[1]) == [(3, 4, "closed")]
 
 
 def test_the_open_window_is_run_provisionally_every_thirty_seconds() -> None:
@@ -98,8 +108,7 @@ def arrive(store: Store, offset: int, at_ns: int, received_ns: int, trace: str =
 
 
 def wanted(store: Store, now_ns: int, config: str = "c") -> list[tuple[int, int, str]]:
-    work = dirty_windows(store, SETTINGS, config, now_ns)
-    return [((w.from_ns - T) // Q, (w.to_ns - T) // Q, w.kind) for w in work]
+    return numbers(dirty_windows(store, SETTINGS, config, now_ns).work)
 
 
 def nothing(store: Store, scope: Scope) -> None:
@@ -144,7 +153,23 @@ def test_a_late_span_of_another_trace_leaves_the_neighbour_alone(store: Store) -
     arrive(store, 1, T + 2 * Q, T + 2 * Q, "other")
     attribute(store, 1, 3, T + 5 * Q)
     arrive(store, 2, T + 2 * Q + 100 * S, T + 6 * Q, "third")
-    assert wanted(store, T + 7 * Q) == [(2, 3, "closed")]
+    assert dirty_windows(store, SETTINGS, "c", T + 7 * Q) == Plan((Work(T + 2 * Q, T + 3 * Q, "closed"),), (T + Q,))
+
+
+def test_a_window_that_news_do_not_reach_is_not_asked_about_again_until_more_come(store: Store) -> None:
+    arrive(store, 0, T + 2 * Q - 100 * S, T + 2 * Q, "long")
+    attribute(store, 1, 3, T + 5 * Q)
+    arrive(store, 1, T + 2 * Q + 100 * S, T + 6 * Q, "third")
+    before = current(store)
+    Attributor(store, SETTINGS, "c", Clock(T + 7 * Q), assemble=nothing).step()
+    assert current(store) == before
+    assert dirty_windows(store, SETTINGS, "c", T + 8 * Q) == Plan((), ())
+    arrive(store, 2, T + 2 * Q + 200 * S, T + 8 * Q, "long")
+    assert wanted(store, T + 9 * Q) == [(1, 3, "closed")]
+
+
+def current(store: Store) -> dict[int, int]:
+    return dict(store.query("SELECT toUnixTimestamp(window_from), run_id FROM current_runs").rows)
 
 
 def test_a_redelivered_span_dirties_nothing(store: Store) -> None:
@@ -167,7 +192,7 @@ def test_what_arrives_during_a_run_is_not_forgotten(store: Store) -> None:
 def test_small_windows_are_mapped_from_the_quarter_hours_of_arrivals(store: Store) -> None:
     arrive(store, 0, T + Q, T + Q)
     settings = AttributionSettings(window_seconds=300)
-    assert dirty_windows(store, settings, "c", T + 5 * Q) == [Work(T + Q, T + 2 * Q, "closed")]
+    assert dirty_windows(store, settings, "c", T + 5 * Q).work == (Work(T + Q, T + 2 * Q, "closed"),)
 
 
 def test_a_range_runs_whole_windows_and_leaves_the_open_ones_unless_asked(store: Store) -> None:
@@ -222,7 +247,7 @@ def test_the_loop_outlives_a_failed_check_and_an_outage_but_not_for_ever(store: 
 
     stop = Stop(3)
     Attributor(store, SETTINGS, "c", Later(T + 2 * Q), assemble=assemble).run(stop)
-    assert stop.waited == [5.0, 10.0, 5.0] and not errors
+    assert stop.waited == [5.0, 10.0, 30.0] and not errors
     assert store.query("SELECT count() > 0 FROM current_runs").scalar()
 
     def away(store: Store, scope: Scope) -> None:
