@@ -7,14 +7,10 @@ from typing import Any, Final
 
 from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.report_figures import Charge, Costing, figures, money_text
-from pipeline.report_files import to_csv, to_json
-from pipeline.report_table import render
 from pipeline.statements import statement
 from pipeline.store import Store
 from schemas.report import Conservation, DataQuality, Figures, Group, GroupBy, Range, Report
 from schemas.usage import SHARED_CLASSES
-
-__all__ = ["ReportQuery", "build_report", "month_to_date", "render", "to_csv", "to_json"]
 
 SQL = "pipeline.report_sql"
 END_OF_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ Permission = Literal["ingest", "read", "admin"]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StoreSettings(Section):

@@ -22,8 +22,6 @@ from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.statements import statement
 from pipeline.store import Store
 
-__all__ = ["COLUMNS", "FocusExport", "Tenant", "Usage", "export_focus", "focus_row", "lint_focus"]
-
 SQL = "pipeline.billing.sql"
 PROVIDER = "Tokenpath operator"
 SERVICE_NAME = "LLM Inference"

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from pipeline.attribution.rollups import roll_up
 from pipeline.errors import CheckFailed, ConfigurationError
-from pipeline.report import ReportQuery, build_report, month_to_date, render, to_csv, to_json
+from pipeline.report import ReportQuery, build_report, month_to_date
+from pipeline.report_files import to_csv, to_json
+from pipeline.report_table import render
 from pipeline.store import Store
 from tests.sql import rows
 

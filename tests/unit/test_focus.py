@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.billing.focus import COLUMNS, Tenant, Usage, focus_csv, focus_row, focus_rows, lint_focus, month_bounds, write_whole
-from pipeline.billing.focus_columns import MANDATORY
+from pipeline.billing.focus import Tenant, Usage, focus_csv, focus_row, focus_rows, month_bounds, write_whole
+from pipeline.billing.focus_columns import COLUMNS, MANDATORY
+from pipeline.billing.focus_lint import lint_focus
 from pipeline.errors import ConfigurationError
 
 USAGE = Usage(
