@@ -1,5 +1,6 @@
 """`tokenpath`: the one place that puts the packages together. Every command imports what it needs when it runs, so that help is quick."""
 
+import json
 import signal
 import sys
 import threading
@@ -80,9 +81,10 @@ def demo(
     """The whole main job on a modelled cluster: telemetry in over OTLP, dashboard, report and bill out, checked against the truth."""
     from collectors.workload.options import ReplayOptions
     from collectors.workload.replay import replay as run_replay
+    from pipeline.configuration import EXAMPLE
     from pipeline.demo import Demo
 
-    command = prepare(config, None, as_json, verbose)
+    command = prepare(config or EXAMPLE, None, as_json, verbose)  # not ./tokenpath.d, which knows other replicas
 
     def send(targets: tuple[str, ...], start_ns: int, truth: Path, progress: Any) -> int:
         with _replay_errors():
@@ -266,18 +268,27 @@ def status(
     data: Data = None,
     as_json: Json = False,
     verbose: Verbose = False,
+    quality: Annotated[bool, typer.Option("--quality", help="Also what limits the trust in the figures of the last 30 days.")] = False,
 ) -> None:
     """Lag, dead letters, freshness, windows, conservation. Exit 1 if conservation is broken or the loader stands."""
-    from pipeline.processes import positions
+    from pipeline.processes import loader_stands, positions
+    from pipeline.report import ReportQuery, build_report
+    from pipeline.report_table import quality_lines
     from pipeline.status import build_status, render, to_json
 
     command = prepare(config, data, as_json, verbose)
+    now = datetime.now(UTC)
+    seen, letters = positions(command.settings), _dead_letters(command)
+    stands = loader_stands(command.settings, seen)
     with _reading(command) as store:
-        found = build_status(store, positions(command.settings), _dead_letters(command))
+        found = build_status(store, seen, letters, stands)
+        recent = build_report(store, ReportQuery(now - timedelta(days=30), now), letters) if quality else None
     if as_json:
-        print(to_json(found), file=command.out.file)
+        print(to_json(found, recent.data_quality if recent else None), file=command.out.file)
     else:
         render(found, command.out)
+        for line in quality_lines(recent) if recent else ():
+            command.out.print(line, markup=False, highlight=False)
     if not found.healthy:
         raise typer.Exit(EXIT_FAILED)
 
@@ -336,12 +347,17 @@ def dead_letters_replay(
 
 
 @dashboards_app.command("build")
-def dashboards_build(check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False) -> None:
+def dashboards_build(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False, as_json: Json = False
+) -> None:
     """Write the committed Grafana JSON from the definitions."""
     from dashboards.build import build, outdated
 
     names = outdated() if check else [path.name for path in build()]
-    typer.echo("\n".join(names) if names else "up to date")
+    if as_json:
+        typer.echo(json.dumps({"outdated" if check else "written": names}))
+    else:
+        typer.echo("\n".join(names) if names else "up to date")
     if check and names:
         raise typer.Exit(EXIT_FAILED)
 
@@ -351,6 +367,7 @@ def dashboards_publish(
     url: Annotated[str, typer.Option(help="Grafana's address.")],
     token_env: Annotated[str, typer.Option(help="Environment variable with a service account token.")] = "GRAFANA_TOKEN",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check server, token and data source.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Create or update our dashboards in a running Grafana."""
     import os
@@ -362,10 +379,15 @@ def dashboards_publish(
     if not token:
         raise ConfigurationError(f"{token_env} is not set: put the token of a Grafana service account with the Editor role into it")
     try:
-        for published in publish(url, token, DASHBOARDS, dry_run):
-            typer.echo(f"{published.title}: {'ready to publish' if dry_run else url.rstrip('/') + published.url}")
+        published = [
+            (done.uid, done.title, "" if dry_run else url.rstrip("/") + done.url) for done in publish(url, token, DASHBOARDS, dry_run)
+        ]
     except PublishError as error:
         raise CheckFailed(str(error)) from error
+    if as_json:
+        typer.echo(json.dumps({"dashboards": [{"uid": uid, "title": title, "url": at or None} for uid, title, at in published]}))
+    else:
+        typer.echo("\n".join(f"{title}: {at or 'ready to publish'}" for _, title, at in published))
 
 
 @keys_app.command("new")
@@ -373,6 +395,7 @@ def keys_new(
     name: Annotated[str, typer.Argument(help="What the key is for, such as edge-gateway.")],
     principal: Annotated[str, typer.Option(help="platform or tenant/<id>.")] = "platform",
     may: Annotated[str, typer.Option(help="ingest, read, admin; separated by commas.")] = "ingest",
+    as_json: Json = False,
 ) -> None:
     """Make a key. It is shown once; the configuration holds its hash."""
     import secrets
@@ -387,6 +410,9 @@ def keys_new(
         made = KeySettings.model_validate({"name": name, "sha256": hash_key(key), "principal": principal, "may": tuple(may.split(","))})
     except ValidationError as error:
         raise ConfigurationError("; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())) from error
+    if as_json:
+        typer.echo(json.dumps({"key": key, **made.model_dump(mode="json")}))
+        return
     rights = ", ".join(f'"{right}"' for right in made.may)
     typer.echo(f"key: {key}\n\nAdd to tokenpath.toml:\n")
     typer.echo(f'[[key]]\nname = "{made.name}"\nsha256 = "{made.sha256}"\nprincipal = "{made.principal}"\nmay = [{rights}]')
@@ -445,7 +471,7 @@ def _say_where(command: Command, endpoint: Any, with_pages: bool) -> None:
                 "pid": endpoint.pid,
                 "grpc": receive.grpc,
                 "http": receive.http,
-                "viewer": endpoint.http,
+                "viewer": endpoint.http if with_pages else None,
                 "clickhouse_http": endpoint.clickhouse_http,
             }
         )

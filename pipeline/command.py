@@ -13,12 +13,23 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from pipeline.configuration import Configuration, load_configuration
-from pipeline.errors import EXIT_DEPENDENCY, TokenpathError
+from pipeline.errors import EXIT_CONFIGURATION, EXIT_DEPENDENCY, TokenpathError
 from schemas.log import LogFull, LogUnavailable
 from schemas.settings import LogSettings, Settings, StoreSettings
 
 DEFAULT_DATA = Path("tokenpath-data")
 FILE_WIDTH = 140
+# Package as imported -> the extra of pyproject.toml that brings it.
+EXTRAS = {
+    "chdb": "embedded",
+    "crc32c": "kafka",
+    "grafana_client": "dashboards",
+    "jinja2": "dashboards",
+    "kafka": "kafka",
+    "opentelemetry": "replay",
+    "plotly": "dashboards",
+    "requests": "dashboards",
+}
 
 
 @dataclass(frozen=True)
@@ -111,11 +122,31 @@ def guarded(run: Callable[[], Any]) -> int:
     try:
         run()
     except TokenpathError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _say(str(error))
         return error.exit_code
     except (LogUnavailable, LogFull) as error:
-        Console(stderr=True).print(f"error: log: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _say(f"log: {error}")
         return EXIT_DEPENDENCY
+    except ImportError as error:
+        extra = missing_extra(error)
+        if extra is None:
+            raise
+        _say(f"this needs packages that are not installed: pip install 'tokenpath[{extra}]'")
+        return EXIT_CONFIGURATION
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def missing_extra(error: ImportError) -> str | None:
+    """The extra that brings what could not be imported; None where the import itself is a bug."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ImportError) and (extra := EXTRAS.get((cause.name or "").partition(".")[0])):
+            return extra
+        cause = cause.__cause__
+    return None
+
+
+def _say(message: str) -> None:
+    Console(stderr=True).print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)

@@ -23,6 +23,7 @@ from schemas.source import Refusal, SourceError, check, read, refusals, refused
 from schemas.tenancy import Inventory, Slos, Tenants
 
 DEFAULT_DIRECTORY = Path("tokenpath.d")
+EXAMPLE = Path(__file__).parent / "example"  # describes the cluster that the demo models
 SETTINGS_FILE = "tokenpath.toml"
 DATA_FILES = ("inventory.toml", "prices.toml", "tenants.toml", "slo.toml")
 PROFILES_FOLDER = "profiles"
@@ -145,12 +146,7 @@ def _profiles(texts: Mapping[str, Text]) -> list[Source]:
 def _texts(directory: Path | None) -> dict[str, Text]:
     """Name inside the directory -> what to call it in messages, and its content."""
     if directory is None and not DEFAULT_DIRECTORY.is_dir():
-        folder = files("pipeline") / "example"
-        return {
-            name: (f"pipeline/example/{name}", (folder / name).read_text(encoding="utf-8"))
-            for name in (SETTINGS_FILE, *DATA_FILES)
-            if (folder / name).is_file()
-        }
+        directory = EXAMPLE
     directory = directory or DEFAULT_DIRECTORY
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is not a directory; create it or name another with --config")

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -30,7 +30,7 @@ class Endpoint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     pid: int
     clickhouse_http: str
-    http: str | None
+    http: str
     token: SecretStr
 
     @property
@@ -91,15 +91,14 @@ def live_endpoint(data: Path) -> Endpoint | None:
 @contextmanager
 def store_for_command(settings: StoreSettings, data: Path) -> Iterator[Store]:
     """The store as a command should use it: through a running `up`, else opened here under the lock; a server as configured."""
-    if not settings.url.startswith("chdb:"):
-        yield from _closing(open_store(settings))
-        return
-    endpoint = live_endpoint(data)
-    if endpoint:
-        yield from _closing(open_store(endpoint.store_settings))
-        return
-    with holding(data):
-        yield from _closing(open_store(settings))
+    with ExitStack() as stack:
+        if settings.url.startswith("chdb:"):
+            endpoint = live_endpoint(data)
+            if endpoint:
+                settings = endpoint.store_settings
+            else:
+                stack.enter_context(holding(data))
+        yield stack.enter_context(closing(open_store(settings)))
 
 
 @contextmanager
@@ -111,10 +110,3 @@ def migrated_store(settings: StoreSettings, data: Path) -> Iterator[Store]:
         elif lacking := missing(store):
             raise ConfigurationError(f"the store at {settings.url} lacks {lacking[0]} and {len(lacking) - 1} more: run 'tokenpath migrate'")
         yield store
-
-
-def _closing(store: Store) -> Iterator[Store]:
-    try:
-        yield store
-    finally:
-        store.close()

@@ -1,6 +1,8 @@
 """The parts of `up` that also run alone on a cluster (receivers, loader), and what commands ask the log."""
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Protocol
@@ -19,6 +21,7 @@ from schemas.log import DEAD_LETTERS_TOPIC, LOADER_GROUP, METRICS_TOPIC, TRACES_
 from schemas.settings import Settings
 
 STOP_SECONDS = 10.0
+LOADER_SECONDS = 5  # beyond a batch's own time: one insert, and the commit
 
 
 class Receiver(Protocol):
@@ -27,6 +30,8 @@ class Receiver(Protocol):
     def stop(self, grace_s: float) -> None: ...
 
 
+Sleeper = Callable[[float], object]
+Ask = Callable[[Settings], Sequence[LogPosition]]
 Receive = Callable[[Settings, AppendLog, Keyring, Counters], Sequence[Receiver]]
 
 
@@ -83,12 +88,12 @@ def run_loader(command: Command, once: bool, from_beginning: bool, stop: threadi
         if from_beginning:
             reading.commit(dict.fromkeys(reading.end_offsets(), 0))
             reading.rewind()
-        loader = Loader(reading, store, log, settings)
-        if not once:
-            loader.run(stop)
-        while once and not stop.is_set() and any(position.lag for position in log_positions(reading)):
-            loader.step()
-        return {name: getattr(loader.counters, name) for name in ("messages", "spans", "dead_letters")}
+        with closing(Loader(reading, store, log, settings)) as loader:
+            if not once:
+                loader.run(stop)
+            while once and not stop.is_set() and any(position.lag for position in log_positions(reading)):
+                loader.step()
+            return {name: getattr(loader.counters, name) for name in ("messages", "spans", "dead_letters")}
 
 
 def positions(settings: Settings) -> tuple[LogPosition, ...]:
@@ -100,6 +105,22 @@ def positions(settings: Settings) -> tuple[LogPosition, ...]:
 def lag(settings: Settings) -> int:
     """Records that the loader has not committed yet."""
     return sum(position.lag for position in positions(settings))
+
+
+def loader_stands(settings: Settings, seen: Sequence[LogPosition], ask: Ask = positions, sleeper: Sleeper = time.sleep) -> bool:
+    """Whether records wait in the log and nobody takes them: asks each second, for as long as a batch may take, if an offset was
+    committed since `seen`. Answers at once where nothing waits."""
+    now = seen
+    for _ in range(math.ceil(settings.loader.batch_seconds) + LOADER_SECONDS):
+        if not any(position.lag for position in now) or _committed(now) != _committed(seen):
+            return False
+        sleeper(1.0)
+        now = ask(settings)
+    return True
+
+
+def _committed(at: Sequence[LogPosition]) -> dict[tuple[str, int], int]:
+    return {(position.topic, position.partition): position.committed_offset for position in at}
 
 
 def dead_letter_count(settings: Settings) -> int:

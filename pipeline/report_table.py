@@ -43,7 +43,7 @@ def render(report: Report, console: Console) -> None:
         console.print(_table(title, report.by, columns, rows, report.totals))
     _render_unallocated(report, console)
     _render_reconciliation(report, console)
-    for line in _quality_lines(report, rows):
+    for line in quality_lines(report):
         console.print(Text(line))
 
 
@@ -148,10 +148,11 @@ def _render_reconciliation(report: Report, console: Console) -> None:
         console.print(Text(f"Reconciled: {sums}, difference 0", style="green"))
 
 
-def _quality_lines(report: Report, rows: Sequence[tuple[str, Figures]]) -> list[str]:
+def quality_lines(report: Report) -> list[str]:
+    """What limits the trust in these figures, a sentence each; empty where nothing does."""
     quality, totals = report.data_quality, report.totals
     lines = []
-    few = [name for name, figures in rows if 0 < _measured(figures) < FEW_REQUESTS]
+    few = [_label(report, group) for group in report.groups if 0 < _measured(group.figures) < FEW_REQUESTS]
     if few:
         lines.append(f"Fewer than {FEW_REQUESTS} requests, so p99 is close to the slowest one: {_names(few)}.")
     if quality.unknown_tenant_ratio:

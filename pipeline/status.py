@@ -13,6 +13,7 @@ from rich.text import Text
 from pipeline.statements import statement
 from pipeline.store import Store
 from schemas.log import ReadLog
+from schemas.report import DataQuality
 
 SQL = "pipeline.status_sql"
 UNKNOWN = "–"
@@ -63,7 +64,7 @@ def log_positions(log: ReadLog) -> tuple[LogPosition, ...]:
 
 
 def build_status(store: Store, positions: Sequence[LogPosition], dead_letters: int | None, loader_stands: bool = False) -> Status:
-    """Reads the store. `loader_stands`: the caller knows that the loader stopped (too many dead letters) or does not run."""
+    """Reads the store. `loader_stands`: records wait, and the loader stopped (too many dead letters) or does not run."""
     windows, fresh, sizes = (store.query(statement(SQL, name)).dicts()[0] for name in ("windows", "freshness", "sizes"))
     return Status(
         log=tuple(positions),
@@ -81,7 +82,7 @@ def build_status(store: Store, positions: Sequence[LogPosition], dead_letters: i
     )
 
 
-def to_json(status: Status) -> str:
+def to_json(status: Status, quality: DataQuality | None = None) -> str:
     document: dict[str, Any] = {
         "log": [
             {
@@ -105,6 +106,8 @@ def to_json(status: Status) -> str:
         "store": {"spans": status.spans, "bytes_per_span": status.bytes_per_span},
         "loader_stands": status.loader_stands,
     }
+    if quality:
+        document["data_quality"] = quality.model_dump(mode="json")
     return json.dumps(document, indent=1)
 
 

@@ -21,6 +21,7 @@ from pipeline.command import Command
 from pipeline.configuration import store_configuration
 from pipeline.embedded import EmbeddedEngine
 from pipeline.endpoint import endpoint_app
+from pipeline.errors import TokenpathError
 from pipeline.instance import Endpoint, announced, holding, new_token
 from pipeline.loader import Loader
 from pipeline.migrate import migrate
@@ -29,6 +30,7 @@ from pipeline.store import Store, Table, open_store
 from pipeline.workers import Worker, http_worker, run_together
 from schemas.counters import Counters
 from schemas.keys import Identity, Keyring, hash_key
+from schemas.log import LogFull, LogUnavailable
 from schemas.settings import KeySettings, Permission, is_loopback
 
 Query = Callable[[str, Mapping[str, Any]], Table]
@@ -60,12 +62,17 @@ def run_up(
         config_hash = store_configuration(store, command.configuration, datetime.now(UTC))
         handles = [stack.enter_context(closing(store.another())) for _ in range(3)]
         log = stack.enter_context(closing(append_log(settings)))
-        loader = Loader(stack.enter_context(closing(read_log(settings))), handles[0], log, settings)
+        reading = stack.enter_context(closing(read_log(settings)))
+        loader = stack.enter_context(closing(Loader(reading, handles[0], log, settings)))
         attributor = Attributor(handles[1], settings.attribution, config_hash)
         shared = Shared(handles[2], threading.Lock())
         keys = Keys(settings.keys, token)
         api = api_app(
-            ready=lambda: {"store": shared.query("SELECT 1", {}).scalar() == 1, "log": lag(settings) >= 0},
+            ready=lambda: {
+                "store": works(lambda: shared.query("SELECT 1", {})),
+                "log": works(lambda: lag(settings)),
+                "loader": not loader.counters.outage,
+            },
             metrics=lambda: counters.text() + loader_metrics(loader.counters),
             attribute=lambda first, last, provisional: _attribute(store, command, config_hash, first, last, provisional),
             may=keys.platform_may,
@@ -106,6 +113,15 @@ class Keys:
         """Pages and API show every tenant: only the platform's keys open them."""
         found = self.who(key, needs)
         return found is not None and found.principal == "platform"
+
+
+def works(ask: Callable[[], object]) -> bool:
+    """False where a dependency does not answer."""
+    try:
+        ask()
+    except (TokenpathError, LogUnavailable, LogFull):
+        return False
+    return True
 
 
 def _attribute(

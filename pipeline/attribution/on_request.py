@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from pipeline.attribution.windows import Attributor, attribute_range
 from pipeline.command import Command
 from pipeline.configuration import store_configuration
-from pipeline.errors import CheckFailed, ConfigurationError
+from pipeline.errors import CheckFailed, ConfigurationError, DependencyDown
 from pipeline.instance import Endpoint, live_endpoint, store_for_command
 from pipeline.migrate import migrate
 
@@ -66,8 +66,6 @@ def line(run: Run) -> str:
 
 
 def _ask(endpoint: Endpoint, bounds: Bounds, provisional: bool, wait: bool) -> list[Run] | None:
-    if endpoint.http is None:
-        raise ConfigurationError("'tokenpath up' runs without its API (--no-viewer); stop it to attribute by hand")
     body = {"from_at": bounds[0].isoformat(), "to_at": bounds[1].isoformat(), "provisional": provisional, "wait": wait}
     request = Request(
         f"http://{endpoint.http}/admin/attribute",
@@ -79,5 +77,7 @@ def _ask(endpoint: Endpoint, bounds: Bounds, provisional: bool, wait: bool) -> l
             content = json.load(answer)
     except HTTPError as error:
         raise CheckFailed(f"the running 'tokenpath up' answered {error.code}: {error.read().decode(errors='replace')[:500]}") from error
+    except (URLError, TimeoutError) as error:
+        raise DependencyDown(f"the running 'tokenpath up' at {endpoint.http} does not answer: {error}") from error
     runs: list[Run] | None = content.get("runs")
     return runs

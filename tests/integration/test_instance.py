@@ -28,7 +28,7 @@ def ping_app() -> Starlette:
 
 
 def endpoint(port: int, pid: int) -> Endpoint:
-    return Endpoint.model_validate({"pid": pid, "clickhouse_http": f"127.0.0.1:{port}", "http": None, "token": "secret"})
+    return Endpoint.model_validate({"pid": pid, "clickhouse_http": f"127.0.0.1:{port}", "http": "127.0.0.1:1", "token": "secret"})
 
 
 def test_the_lock_is_exclusive_between_processes_and_freed_by_death(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from pipeline.attribution.rollups import roll_up
+from pipeline.report import ReportQuery, build_report
 from pipeline.status import LogPosition, Status, build_status, log_positions, render, to_json
 from pipeline.store import Store
 from schemas.log import TopicPartition
@@ -41,6 +42,12 @@ def test_an_empty_store_is_healthy_and_says_what_to_do(store: Store) -> None:
         "loader_stands": False,
     }
     assert "nothing attributed yet" in printed(status)
+
+
+def test_quality_is_in_the_document_when_it_is_asked_for(store: Store) -> None:
+    quality = build_report(store, ReportQuery(rows.FIRST, rows.FIRST + timedelta(days=1)), 3).data_quality
+    document = json.loads(to_json(build_status(store, [], 3), quality))
+    assert (document["data_quality"]["dead_letters"], document["data_quality"]["unpriced_replicas"]) == (3, [])
 
 
 def test_a_window_is_dirty_when_a_message_above_its_watermark_touches_it_or_no_run_has_read_it(store: Store) -> None:
