@@ -46,9 +46,9 @@ def send_again(command: Command, limit: int, reason: str) -> None:
         letters = list(islice(entries(log, reason), limit))
     settings, sent = command.settings, 0
     if letters:
-        # Opened for just these topics: one of them may be a Collector's.
-        names = sorted({letter.source.topic for letter in letters})
-        with closing(open_append_log(settings.log, settings.receive.max_body_bytes, names)) as target:
+        # Opened for just these topics and sizes: one of them may be a Collector's.
+        names, largest = sorted({letter.source.topic for letter in letters}), max(len(letter.value) for letter in letters)
+        with closing(open_append_log(settings.log, max(1, largest), names)) as target:
             sent = replay(iter(letters), target)
     if command.as_json:
         command.print_json({"sent": sent})

@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import kafka
@@ -24,6 +24,7 @@ BUFFER_WAIT_SECONDS = 5.0
 CLOSE_SECONDS = 12.0
 COMMIT_TIMEOUT_MS = 8_000
 SIGN_OF_LIFE_SECONDS = 5.0
+COORDINATOR_SECONDS, COORDINATOR_RETRY_SECONDS = 10.0, 0.2
 
 REFUSALS = (
     errors.AuthorizationError,
@@ -58,6 +59,18 @@ def asking(what: str, call: Callable[[], T]) -> T:
         raise as_log_error(what, error) from error
     except OSError as error:
         raise LogUnavailable(f"{what}: {error}") from error
+
+
+def _with_coordinator(call: Callable[[], T]) -> T:
+    """A new broker makes its offsets topic when a group is first asked for, and says for a moment that there is no coordinator."""
+    until = monotonic() + COORDINATOR_SECONDS
+    while True:
+        try:
+            return call()
+        except (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError, errors.NotCoordinatorError):
+            if monotonic() >= until:
+                raise
+            sleep(COORDINATOR_RETRY_SECONDS)
 
 
 def closing(where: str, call: Callable[[], object]) -> None:
@@ -206,7 +219,8 @@ class KafkaReadLog:
         found: Mapping[Any, Any] = {}
         if self._group is not None and partitions:
             wanted = {self._group: partitions}
-            found = asking(f"{self._where}: reading offsets", lambda: self._admin.list_group_offsets(wanted))[self._group]
+            what = f"{self._where}: reading offsets"
+            found = asking(what, lambda: _with_coordinator(lambda: self._admin.list_group_offsets(wanted)))[self._group]
         # Kafka says -1 for a partition that the group never committed.
         return {
             TopicPartition(partition.topic, partition.partition): max(0, found[partition].offset) if partition in found else 0

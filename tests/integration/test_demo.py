@@ -1,0 +1,57 @@
+"""`tokenpath demo` does the whole main job and checks itself against the truth; here its result is looked at once more from outside."""
+
+import csv
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from pipeline.demo import MARKER
+from tests.processes import tokenpath
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo") / "out"
+    done = tokenpath("demo", "--out", out, "--json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["agrees"] is True
+    assert result["panels"] == 20
+    return out
+
+
+def test_every_kind_of_trouble_is_in_the_picture(out: Path) -> None:
+    report = json.loads((out / "report.json").read_text())
+    totals = report["totals"]
+    assert len(report["tenants"]) >= 3
+    assert all(totals["requests"][kind] > 0 for kind in ("useful", "late", "aborted", "failed", "blocked", "rejected"))
+    assert totals["failed_attempts"] > totals["requests"]["failed"]
+    assert 0.3 < totals["cache"]["hit_ratio"] < 0.8
+    models = {row["model"] for row in map(json.loads, (out / "truth" / "requests.jsonl").read_text().splitlines())}
+    replicas = {row["replica"] for row in map(json.loads, (out / "truth" / "replicas.jsonl").read_text().splitlines())}
+    assert (len(models), len(replicas)) == (2, 4)
+
+
+def test_money_is_conserved_to_the_atom(out: Path) -> None:
+    conservation = json.loads((out / "report.json").read_text())["conservation"]
+    assert conservation["pools_atoms"] == conservation["ledger_atoms"]
+    assert int(conservation["pools_atoms"]) > 0
+
+
+def test_the_bill_adds_up_to_what_the_report_says_was_charged(out: Path) -> None:
+    (bill,) = out.glob("focus-*.csv")
+    with bill.open(newline="") as file:
+        billed = sum(Decimal(row["BilledCost"]) for row in csv.DictReader(file))
+    report = json.loads((out / "report.json").read_text())
+    assert billed == sum(Decimal(row["charged"]) for row in report["tenants"])
+
+
+def test_a_directory_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("precious")
+    done = tokenpath("demo", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+    assert (tmp_path / "letter.txt").read_text() == "precious"
+    assert not (tmp_path / MARKER).exists()
