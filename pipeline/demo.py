@@ -145,10 +145,9 @@ class Demo:
         out = command.out
         render(report, out)
         out.print(comparison_table(lines))
-        exact = sum(line.exact for line in lines)
-        out.print(
-            f"{exact} counts equal the truth exactly; each tenant's GPU cost is within {float(TOLERANCE):.0%} of the step-level truth."
-        )
+        if all(line.agrees for line in lines):
+            exact = sum(line.exact for line in lines)
+            out.print(f"{exact} counts equal the truth; each tenant's GPU cost is within {float(TOLERANCE):.0%} of the step-level truth.")
         out.print(f"{pages} panels of the page answered without an error.")
         files = [self._shown(path) for path in (self.out / "report.json", self.out / "report.csv", bill)]
         out.print(f"Report: {files[0]}, {files[1]}. Bill (FOCUS 1.2): {files[2]}.")
