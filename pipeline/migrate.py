@@ -52,3 +52,10 @@ def pending(store: Store, wanted: Sequence[Migration]) -> list[Migration]:
                 " undo the edit and put the change into a new file with the next number"
             )
     return [migration for migration in wanted if migration.name not in applied]
+
+
+def missing(store: Store) -> list[str]:
+    """Names of what `migrate` would apply. Changes nothing."""
+    if not store.query("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = 'migrations'").scalar():
+        return [migration.name for migration in migrations()]
+    return [migration.name for migration in pending(store, migrations())]

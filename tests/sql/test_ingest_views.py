@@ -22,7 +22,7 @@ from tests.oracle.otlp_spans import DAY_NS, Expected, expected_spans, same_text
 from tests.trace_bodies import START_NS, body_of_span, field, raw_span, trace_body
 
 HOUR_NS = 3_600_000_000_000
-FEW = settings(max_examples=8, phases=[Phase.generate], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=6, phases=[Phase.generate], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # Of one key twice, attributes[key] is the first, as everywhere in SQL; a Python dict would show the last.
 COLUMNS = """
