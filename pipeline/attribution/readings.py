@@ -62,7 +62,7 @@ def _condition(rule: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...
 
 
 def _conditions(conditions: Sequence[tuple[str, tuple[tuple[str, str], ...]]], number: Mapping[str, int]) -> dict[str, Any]:
-    """`free_bits`: conditions without an attribute; `condition_numbers` -> `condition_bits`; `resource_*`: one entry per pair that must hold."""
+    """`free_bits`: conditions without an attribute; `condition_numbers` -> `condition_bits`; `resource_*`: the pairs that must hold."""
     bits: dict[int, int] = {}
     for bit, (name, _) in enumerate(conditions):
         if name:

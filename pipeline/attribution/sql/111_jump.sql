@@ -12,7 +12,7 @@ SELECT
     o.stage,
     multiIf(o.within != 0, o.within, t.stage != 0, t.stage, t.within)
 FROM (SELECT * FROM work_links WHERE pass = {pass:String} AND step = {step:UInt8} AND state = 'open') AS o
-LEFT JOIN (
+LEFT ANY JOIN (
     SELECT trace_id, span_id, viewer, at, state, stage, within
     FROM work_links
     WHERE pass = {pass:String}

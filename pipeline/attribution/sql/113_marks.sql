@@ -13,5 +13,5 @@ FROM (
     FROM work_spans
     WHERE role IN ('request', 'inference')
 ) AS s
-LEFT JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'unmarked' AND state = 'found') AS l
+LEFT ANY JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'unmarked' AND state = 'found') AS l
     ON l.trace_id = s.trace_id AND l.span_id = s.parent_span_id

@@ -11,13 +11,13 @@ SELECT
 FROM (
     SELECT l.trace_id AS trace_id, l.span_id AS span_id, l.at AS at, l.state AS state, arrayPushFront(v.tenants, 'platform') AS viewers
     FROM (SELECT trace_id, span_id, at, state FROM work_links WHERE pass = 'mark') AS l
-    LEFT JOIN (
+    LEFT ANY JOIN (
         SELECT trace_id, arraySort(groupUniqArray(toString(principal))) AS tenants
         FROM work_spans
         WHERE principal != 'platform'
         GROUP BY trace_id
     ) AS v ON v.trace_id = l.trace_id
 ) AS n
-LEFT JOIN (SELECT trace_id, span_id, role, principal FROM work_spans WHERE role IN ('request', 'inference')) AS m
+LEFT ANY JOIN (SELECT trace_id, span_id, role, principal FROM work_spans WHERE role IN ('request', 'inference')) AS m
     ON m.trace_id = n.trace_id AND m.span_id = n.at
 ARRAY JOIN n.viewers AS viewer

@@ -17,4 +17,4 @@ FROM (
     FROM alone AS a
     INNER JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'mark') AS l ON l.trace_id = a.trace_id AND l.span_id = a.span_id
 ) AS x
-LEFT JOIN alone AS m ON m.trace_id = x.trace_id AND m.span_id = x.mark
+LEFT ANY JOIN alone AS m ON m.trace_id = x.trace_id AND m.span_id = x.mark

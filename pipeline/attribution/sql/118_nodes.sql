@@ -45,7 +45,7 @@ WITH
                         OR (r.trace_id, r.span_id, i.principal) IN (SELECT trace_id, span_id, viewer FROM work_links WHERE pass = 'claim')
                     )
             ) AS u
-            LEFT JOIN tops AS t ON t.trace_id = u.trace_id AND t.span_id = u.around
+            LEFT ANY JOIN tops AS t ON t.trace_id = u.trace_id AND t.span_id = u.around
         ) AS w
         GROUP BY w.trace_id, w.top
     ),
@@ -61,8 +61,8 @@ WITH
             multiIf(s.role = 'request', s.span_id, r.at != toFixedString('', 8), r.at, t.at != toFixedString('', 8), t.at, s.span_id) AS outermost,
             s.role = 'inference' AND r.at = toFixedString('', 8) AS alone
         FROM (SELECT * FROM work_spans WHERE role IN ('request', 'inference')) AS s
-        LEFT JOIN roots AS r ON r.trace_id = s.trace_id AND r.span_id = s.span_id
-        LEFT JOIN tops AS t ON t.trace_id = s.trace_id AND t.span_id = s.span_id
+        LEFT ANY JOIN roots AS r ON r.trace_id = s.trace_id AND r.span_id = s.span_id
+        LEFT ANY JOIN tops AS t ON t.trace_id = s.trace_id AND t.span_id = s.span_id
     )
 SELECT
     p.trace_id,
@@ -85,6 +85,6 @@ SELECT
         SELECT trace_id, span_id FROM work_links WHERE pass = 'mark' AND state = 'found' AND at != span_id
     )
 FROM placed AS p
-LEFT JOIN islands AS i ON i.trace_id = p.trace_id AND i.span_id = p.span_id
-LEFT JOIN islands AS f ON f.trace_id = p.trace_id AND f.span_id = p.outermost
-LEFT JOIN outers AS o ON p.alone AND o.trace_id = p.trace_id AND o.top = p.outermost
+LEFT ANY JOIN islands AS i ON i.trace_id = p.trace_id AND i.span_id = p.span_id
+LEFT ANY JOIN islands AS f ON f.trace_id = p.trace_id AND f.span_id = p.outermost
+LEFT ANY JOIN outers AS o ON p.alone AND o.trace_id = p.trace_id AND o.top = p.outermost

@@ -15,7 +15,7 @@ WITH
             c.foreign AS foreign,
             if(t.at = toFixedString('', 8), c.island, t.at) AS target
         FROM inner_calls AS c
-        LEFT JOIN targets AS t ON t.trace_id = c.trace_id AND t.span_id = c.span_id
+        LEFT ANY JOIN targets AS t ON t.trace_id = c.trace_id AND t.span_id = c.span_id
     )
 SELECT
     a.trace_id,
@@ -26,7 +26,7 @@ SELECT
     a.foreign,
     0
 FROM aimed AS a
-LEFT JOIN (SELECT trace_id, span_id, island FROM calls WHERE island != span_id) AS s ON s.trace_id = a.trace_id AND s.span_id = a.target
+LEFT ANY JOIN (SELECT trace_id, span_id, island FROM calls WHERE island != span_id) AS s ON s.trace_id = a.trace_id AND s.span_id = a.target
 UNION ALL
 -- A client's view from above the gateway span shows the request's last attempt.
 SELECT o.trace_id, o.span_id, o.root, n.attempt, o.island, o.foreign, 1

@@ -42,14 +42,14 @@ WITH
             if((g.trace_id, g.parent_span_id) IN nodes, g.parent_span_id, u.at) AS mark,
             if(u.stage != 0, u.stage, u.within) AS within
         FROM groups AS g
-        LEFT JOIN (SELECT * FROM work_links WHERE pass = 'unmarked' AND state != 'open') AS u
+        LEFT ANY JOIN (SELECT * FROM work_links WHERE pass = 'unmarked' AND state != 'open') AS u
             ON u.trace_id = g.trace_id AND u.span_id = g.parent_span_id
     )
 SELECT f.trace_id, n.root, c.attempt, f.principal, f.within, f.intervals, f.hints, f.facts
 FROM followed AS f
 INNER JOIN (SELECT trace_id, span_id, root FROM work_nodes WHERE root != toFixedString('', 8) AND outer = 0) AS n
     ON n.trace_id = f.trace_id AND n.span_id = f.mark
-LEFT JOIN (SELECT trace_id, span_id, attempt FROM work_calls) AS c ON c.trace_id = f.trace_id AND c.span_id = f.mark
+LEFT ANY JOIN (SELECT trace_id, span_id, attempt FROM work_calls) AS c ON c.trace_id = f.trace_id AND c.span_id = f.mark
 WHERE multiIf(
     f.principal = 'platform',
     (f.trace_id, n.root) NOT IN (SELECT trace_id, span_id FROM work_nodes WHERE role = 'request' AND principal != 'platform'),

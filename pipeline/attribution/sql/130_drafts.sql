@@ -305,7 +305,7 @@ FROM (
             transform(a.place, arrayEnumerate(replicas.1), replicas.1.2, '')
         ) AS replica
     FROM attempts AS a
-    LEFT JOIN stages AS t ON t.trace_id = a.trace_id AND t.root = a.root AND t.attempt = a.attempt
+    LEFT ANY JOIN stages AS t ON t.trace_id = a.trace_id AND t.root = a.root AND t.attempt = a.attempt
     ASOF LEFT JOIN routes AS r ON r.trace_id = a.trace_id AND r.root = a.root AND a.started_ns >= r.started_ns
     ASOF LEFT JOIN hints AS h ON h.trace_id = a.trace_id AND h.root = a.root AND coalesce(a.ended_ns, a.started_ns) >= h.started_ns
 )

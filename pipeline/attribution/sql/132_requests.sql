@@ -128,8 +128,8 @@ WITH
             s.streams AS streams,
             s.tenants AS stage_tenants
         FROM roots AS r
-        LEFT JOIN courses AS c ON c.trace_id = r.trace_id AND c.root = r.root
-        LEFT JOIN staged AS s ON s.trace_id = r.trace_id AND s.root = r.root
+        LEFT ANY JOIN courses AS c ON c.trace_id = r.trace_id AND c.root = r.root
+        LEFT ANY JOIN staged AS s ON s.trace_id = r.trace_id AND s.root = r.root
     ),
     drawn AS (
         SELECT
@@ -174,7 +174,7 @@ WITH
     owned AS (
         SELECT
             * EXCEPT (busy),
-            arrayMap((here, further_in) -> here - further_in, covered_ns, arrayPushBack(arrayPopFront(covered_ns), 0)) AS own_ns,
+            arrayMap((here, further_in) -> here - further_in, covered_ns, arrayResize(arrayPopFront(covered_ns), length(covered_ns), 0)) AS own_ns,
             arrayMap(x -> (if(x.1 > 0, x.1, if(has(ranks, {decode:UInt8}), {decode:UInt8}, {prefill:UInt8})), x.2, x.3), busy) AS busy_times
         FROM covered
     ),
@@ -218,7 +218,7 @@ WITH
             ) AS tenant,
             multiIf(d.answer_model != '', d.answer_model, r.fields['model'] != '', r.fields['model'], r.call_model != '', r.call_model, 'unknown') AS model
         FROM divided AS r
-        LEFT JOIN (
+        LEFT ANY JOIN (
             SELECT
                 trace_id AS of_trace, root AS of_root, attempt AS of_attempt,
                 model AS answer_model, response_model, provider, task_id, client_request_id, response_id, streamed AS answer_streamed,
