@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import chdb
-
 from pipeline.errors import TokenpathError
 from pipeline.query_guard import forged_name, output_format, parse_tree, refusal
 from pipeline.store import DATABASE, INSERT_SETTINGS
@@ -150,6 +148,8 @@ class EmbeddedEngine:
 
 
 def _connect(path: str) -> Any:
+    import chdb  # of the extra `embedded`; with a server as its store `tokenpath up` runs without it
+
     connect: Any = chdb.connect  # untyped
     return connect(path)
 

@@ -7,12 +7,15 @@ asked for even on loopback: as `Authorization: Bearer`, HTTP Basic, or X-ClickHo
 import base64
 import binascii
 import gzip
+import io
 import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import lz4.frame
+import zstandard
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -147,16 +150,10 @@ def decompressed(body: bytes, encoding: str) -> bytes:
         return body
     try:
         if encoding == "gzip":
-            import io
-
             data = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
         elif encoding == "lz4":
-            import lz4.frame
-
             data = lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=MAX_BODY_BYTES + 1)
         elif encoding == "zstd":
-            import zstandard
-
             data = zstandard.ZstdDecompressor().stream_reader(body).read(MAX_BODY_BYTES + 1)
         else:
             raise QueryRefused(f"Content-Encoding {encoding!r} is not supported: use gzip, lz4, zstd or none", 108)

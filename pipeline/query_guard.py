@@ -1,7 +1,7 @@
 """Decides on the parsed tree whether a reader's statement may run on the embedded engine, which has no users of its own.
 
 The engine parses (`formatQuerySingleLine` refuses several statements, then `EXPLAIN AST` on a read-only handle); this
-module only reads the tree's text. Rows are protected separately, by table filters on the handle (endpoint.py): what is
+module only reads the tree's text. Rows are protected separately, by table filters on the handle (embedded.py): what is
 refused here are the ways around them: table functions, files, network, other databases' tables, settings.
 """
 

@@ -89,6 +89,12 @@ class KeySettings(Section):
     principal: Principal
     may: tuple[Permission, ...] = ("ingest",)
 
+    @model_validator(mode="after")
+    def only_the_platform_administers(self) -> "KeySettings":
+        if "admin" in self.may and self.principal != "platform":
+            raise ValueError(f"a key of {self.principal} may not admin: an administrator sees and writes every tenant's rows")
+        return self
+
 
 class Settings(Section):
     store: StoreSettings = StoreSettings()

@@ -26,6 +26,7 @@ def test_defaults_bind_loopback_only() -> None:
         ({"key": [KEY, KEY]}, "same name"),
         ({"key": [{**KEY, "sha256": "secret"}]}, "pattern"),
         ({"key": [{**KEY, "principal": "tenant/"}]}, "pattern"),
+        ({"key": [{**KEY, "principal": "tenant/acme", "may": ["read", "admin"]}]}, "tenant/acme may not admin"),
         ({"key": [{**KEY, "may": ["everything"]}]}, "'ingest', 'read' or 'admin'"),
         ({"topic": [{"name": "t", "signal": "profiles", "principal": "platform"}]}, "'traces' or 'metrics'"),
         ({"loader": {"batch_bytes": 10**9}}, "less than or equal"),
