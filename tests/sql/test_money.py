@@ -98,7 +98,7 @@ def machines(draw: st.DrawFn) -> tuple[list[Held], list[Price]]:
         begin = T - draw(st.sampled_from([86_400 * S, 86_400 * S + 7]))
         for edge in [*sorted({T + draw(moments) for _ in range(draw(st.integers(0, 2)))}), FOREVER]:
             if draw(st.integers(0, 4)):
-                constants = draw(st.sampled_from([LLAMA, None, Constants(10**15, 10**12, 512, 10**9, 10**9, 64_000)]))
+                constants = draw(st.sampled_from([LLAMA, None, Constants(10**15, 10**12, 512, 10**9, 10**6, 16)]))
                 held.append(Held(replica, "h100", draw(st.sampled_from([1, 8])), begin, edge, constants))
             begin = edge
     return held, prices
@@ -211,6 +211,13 @@ def test_integer_rounding_stays_close_to_the_exact_fractions(store: Store) -> No
         got[window, replica, attempt_id] += atoms
     for key, exact in books.exact.items():
         assert abs(got[key] - exact) <= exact / 10**4 + WINDOW // S
+
+
+def test_decode_that_is_bound_by_compute_pays_for_its_compute(store: Store) -> None:
+    small = Constants(10**15, 10**12, 512, 10**9, 10**6, 16)  # reading the weights takes as long as computing one token
+    attempts = [served(f"a{n}", "r0", n * S, (n + 1) * S, 20 * S, 300 * n, 100 * n) for n in range(1, 8)]
+    book(store, attempts, [Held("r0", "h100", 8, 0, FOREVER, small)], [PRICE])
+    assert store.query("SELECT DISTINCT toString(tier) FROM work_ledger WHERE attempt_id != ''").rows == (("B",),)
 
 
 def test_absurd_token_counts_neither_stop_the_run_nor_lose_money(store: Store) -> None:
