@@ -18,7 +18,7 @@ WITH spent AS (
     GROUP BY tenant
 ),
 waited AS (
-    SELECT w.tenant AS tenant, arrayElement(quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch), 3) AS ttft_p99_ns
+    SELECT w.tenant AS tenant, toNullable(arrayElement(quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch), 3)) AS ttft_p99_ns
     FROM latency_windows AS w
     INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
     WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime
@@ -48,7 +48,7 @@ SELECT
     hit_tokens / nullIf(hit_base_tokens, 0) AS `cache hits`,
     saved_atoms / 1e12 AS `cache saved`,
     charged.charged AS charged,
-    toNullable(waited.ttft_p99_ns) AS `p99 TTFT`
+    waited.ttft_p99_ns AS `p99 TTFT`
 FROM spent
 LEFT JOIN waited ON waited.tenant = spent.tenant
 LEFT JOIN charged ON charged.tenant = spent.tenant

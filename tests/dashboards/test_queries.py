@@ -108,3 +108,12 @@ def test_windows_are_half_open(seeded: Store) -> None:
 def test_an_unknown_macro_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown macro"):
         expand("SELECT $__timeFilter(x)", RANGE, ALL)
+
+
+def test_what_nobody_measured_is_unknown_and_not_0(engine: Store) -> None:
+    """Last in this file: it takes rows away that the tests above share."""
+    empty(engine)
+    seed(engine)
+    engine.command("TRUNCATE TABLE latency_windows")
+    sql, parameters = expand(query_text("cost_tenants"), RANGE, ALL)
+    assert [row["p99 TTFT"] for row in engine.query(sql, parameters).dicts()] == [None, None]
