@@ -127,9 +127,11 @@ class Demo:
         truth = read_truth(self.out / "truth", atoms_per_ns(command))
         lines = compare(truth, json.loads(to_json(report)), busy_atoms)
         self._show(command, report, lines, bill, pages, time.monotonic() - began)
-        wrong = [line for line in lines if not line.agrees]
-        if wrong or report.conservation.difference_atoms != "0":
-            raise CheckFailed("the figures disagree with the truth: " + "; ".join(f"{line.tenant} {line.what}" for line in wrong))
+        wrong = [f"{line.tenant} {line.what}" for line in lines if not line.agrees]
+        if report.conservation.difference_atoms != "0":
+            wrong.append(f"pools and ledger by {report.conservation.difference_atoms} atoms")
+        if wrong:
+            raise CheckFailed(f"the figures disagree with the truth: {'; '.join(wrong)}")
 
     def _show(self, command: Command, report: Report, lines: list[Comparison], bill: Path, pages: int, seconds: float) -> None:
         if command.as_json:
