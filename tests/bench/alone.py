@@ -3,10 +3,12 @@
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,13 @@ class MeasurementFailed(Exception):
 
 
 def in_own_process(module: str, arguments: Mapping[str, Any], timeout_s: float) -> dict[str, float]:
-    """The figures of `module.measure(**arguments)`. Its working directory, which holds all it writes, is deleted however it ends.
+    """The figures of `module.measure(**arguments)`, and `others_cores`: how many cores were busy with something else meanwhile.
 
-    Raises MeasurementFailed, also after timeout_s.
+    Its working directory, which holds all it writes, is deleted however it ends. Raises MeasurementFailed, also after timeout_s.
     """
     with tempfile.TemporaryDirectory(prefix="tokenpath-bench-", ignore_cleanup_errors=True) as directory:
         out = Path(directory) / "figures.json"
+        began, busy, own = time.monotonic(), busy_seconds(), own_seconds()
         command = [sys.executable, "-m", "tests.bench.alone", module, json.dumps(arguments), str(out)]
         process = subprocess.Popen(
             command,
@@ -43,8 +46,20 @@ def in_own_process(module: str, arguments: Mapping[str, Any], timeout_s: float) 
             _end_session(process)
         if process.returncode:
             raise MeasurementFailed(said.decode(errors="replace").strip() or f"{module} ended with {process.returncode}")
+        others = (busy_seconds() - busy) - (own_seconds() - own)
         figures: dict[str, float] = json.loads(out.read_text())
-        return figures
+        return {**figures, "others_cores": max(0.0, others) / (time.monotonic() - began)}
+
+
+def busy_seconds() -> float:
+    """CPU time of the whole machine that was not idle, stolen time included."""
+    user, nice, system, _, _, *others = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """CPU time of this process and of all that it has waited for."""
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

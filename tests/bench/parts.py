@@ -70,10 +70,11 @@ def median(prefix: str) -> Callable[[Figures], float | None]:
 LOADER = Part(
     "loader",
     "Loader: log to queryable rows",
-    (Measurement("loader", "tests.bench.loader", {}, {}),),
+    (Measurement("loader", "tests.bench.loader", {}, {"spans": 2000, "requests": 60}),),
     (
         Line("spans a second", figure("loader.rows_per_second"), "per_second", at_least=250_000),
         Line("against the bare insert of the same bytes", figure("loader.ratio"), "ratio", at_least=0.6),
+        Line("spans a second from a log in memory", figure("loader.rows_per_second_memory"), "per_second"),
         Line("bytes a span on disk, all attributes kept", figure("loader.bytes_per_span"), "bytes", at_most=60),
     ),
 )

@@ -11,6 +11,7 @@ from rich.table import Table
 from tests.bench.parts import Figures, Line, Part, Unit
 
 SCHEMA = "tokenpath.bench/1"
+OTHERS_CORES_MAX = 0.2
 
 
 def shown(value: float | None, unit: Unit) -> str:
@@ -45,6 +46,9 @@ def table(results: Sequence[tuple[Part, Figures, Mapping[str, str]]]) -> Table:
             value = line.value(figures)
             word = verdict(line, value)
             made.add_row(f"  {line.what}", shown(value, line.unit), budget(line), f"[red]{word}[/red]" if word == "BELOW" else word)
+        others = max((value for name, value in figures.items() if name.endswith(".others_cores")), default=0.0)
+        if others > OTHERS_CORES_MAX:
+            made.add_row(f"  [yellow]something else used {others:.1f} cores meanwhile: no fair figures[/yellow]")
         for name in errors:
             made.add_row(f"  [red]{name} failed, see below[/red]")
     return made
@@ -83,6 +87,5 @@ def machine() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "load_before": os.getloadavg()[0],
         **{name: version(name) for name in names},
     }
