@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,26 +27,27 @@ def in_own_process(module: str, arguments: Mapping[str, Any], timeout_s: float) 
     Its working directory, which holds all it writes, is deleted however it ends. Raises MeasurementFailed, also after timeout_s.
     """
     with tempfile.TemporaryDirectory(prefix="tokenpath-bench-", ignore_cleanup_errors=True) as directory:
-        out = Path(directory) / "figures.json"
+        out, said = Path(directory) / "figures.json", Path(directory) / "errors.txt"
         began, busy, own = time.monotonic(), busy_seconds(), own_seconds()
         command = [sys.executable, "-m", "tests.bench.alone", module, json.dumps(arguments), str(out)]
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env={**os.environ, "TMPDIR": directory, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        with said.open("wb") as errors:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env={**os.environ, "TMPDIR": directory, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
         try:
-            _, said = process.communicate(timeout=timeout_s)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise MeasurementFailed(f"{module} did not end within {timeout_s:.0f} s") from None
         finally:
             _end_session(process)
         if process.returncode:
-            raise MeasurementFailed(said.decode(errors="replace").strip() or f"{module} ended with {process.returncode}")
+            raise MeasurementFailed(said.read_text(errors="replace").strip() or f"{module} ended with {process.returncode}")
         others = (busy_seconds() - busy) - (own_seconds() - own)
         figures: dict[str, float] = json.loads(out.read_text())
         return {**figures, "others_cores": max(0.0, others) / (time.monotonic() - began)}
@@ -64,6 +66,8 @@ def own_seconds() -> float:
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
     """The process and whatever it started."""
+    assert process.stdin
+    process.stdin.close()
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -85,7 +89,14 @@ def forget_memory_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
+def _end_with_parent() -> None:
+    """Nobody writes into our standard input; it ends when the process that started us does, however that ends."""
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _, module_name, arguments_json, out_file = sys.argv
     found = importlib.import_module(module_name).measure(**json.loads(arguments_json))
     Path(out_file).write_text(json.dumps(found))

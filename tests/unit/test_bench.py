@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.console import Console
 
-from tests.bench import parts, table, traffic
+from tests.bench import alone, parts, table, traffic
 from tests.bench.__main__ import main
 from tests.bench.alone import MeasurementFailed, in_own_process
 from tests.bench.freshness import ages_ms, nearest_rank
@@ -113,8 +114,6 @@ def test_the_result_shows_each_figure_beside_its_budget() -> None:
 
 @contextmanager
 def _module(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    import tests.bench.alone as alone
-
     (tmp_path / "made_up.py").write_text(text)
     monkeypatch.setattr(alone, "ROOT", f"{alone.ROOT}:{tmp_path}")
     yield "made_up"
@@ -128,21 +127,48 @@ def test_a_measurement_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.M
         in_own_process(module, {}, 30)
 
 
+HANGS = """
+import subprocess, sys, time, pathlib
+def measure(pids):
+    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+    pathlib.Path(pids).write_text(str(child.pid))
+    time.sleep(600)
+"""
+
+
 def test_a_measurement_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (
-        "import subprocess, sys, time, pathlib\n"
-        "def measure(pids):\n"
-        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "    pathlib.Path(pids).write_text(str(child.pid))\n"
-        "    time.sleep(600)\n"
-    )
     pids = tmp_path / "pid"
-    with _module(tmp_path, text, monkeypatch) as module, pytest.raises(MeasurementFailed, match="did not end within 3 s"):
+    with _module(tmp_path, HANGS, monkeypatch) as module, pytest.raises(MeasurementFailed, match="did not end within 3 s"):
         in_own_process(module, {"pids": str(pids)}, 3)
-    child = Path(f"/proc/{pids.read_text()}/stat")
-    until = time.monotonic() + 10
-    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+    _wait_until_gone(int(pids.read_text()))
+
+
+def test_a_measurement_does_not_outlive_a_killed_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = tmp_path / "pid"
+    with _module(tmp_path, HANGS, monkeypatch) as module:
+        run = f"import tests.bench.alone as a; a.ROOT = '{alone.ROOT}'; a.in_own_process('{module}', {{'pids': '{pids}'}}, 600)"
+        # A temporary directory of the test: the killed process cannot delete its own.
+        bench = subprocess.Popen([sys.executable, "-c", run], env={**os.environ, "TMPDIR": str(tmp_path)})
+        until = time.monotonic() + 60
+        while not (pids.exists() and pids.read_text()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        bench.kill()
+        bench.wait()
+    _wait_until_gone(int(pids.read_text()))
+
+
+def _wait_until_gone(pid: int) -> None:
+    stat = Path(f"/proc/{pid}/stat")
+    until = time.monotonic() + 30
+    while True:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
         assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_part_that_does_not_exist_is_refused() -> None:
