@@ -30,11 +30,16 @@ WITH
     tops AS (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'top' AND state = 'found'),
     -- Inference spans around a request span: the client's view of it, which is no request of its own.
     outers AS (
-        SELECT w.trace_id AS trace_id, w.top AS top, min(w.request) AS request, uniqExact(w.request) AS requests
+        SELECT
+            w.trace_id AS trace_id,
+            w.top AS top,
+            min(w.request) AS request,
+            argMin(w.request_principal, w.request) AS request_principal,
+            uniqExact(w.request) AS requests
         FROM (
-            SELECT u.trace_id AS trace_id, if(t.at = toFixedString('', 8), u.around, t.at) AS top, u.request AS request
+            SELECT u.trace_id AS trace_id, if(t.at = toFixedString('', 8), u.around, t.at) AS top, u.request AS request, u.principal AS request_principal
             FROM (
-                SELECT l.trace_id AS trace_id, l.at AS around, r.span_id AS request
+                SELECT l.trace_id AS trace_id, l.at AS around, r.span_id AS request, r.principal AS principal
                 FROM (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'mark' AND state = 'found') AS l
                 INNER JOIN requests AS r ON r.trace_id = l.trace_id AND r.span_id = l.span_id
                 INNER JOIN (SELECT trace_id, span_id, principal FROM work_spans WHERE role = 'inference') AS i
@@ -65,26 +70,46 @@ WITH
         LEFT ANY JOIN tops AS t ON t.trace_id = s.trace_id AND t.span_id = s.span_id
     )
 SELECT
-    p.trace_id,
-    p.span_id,
-    p.role,
-    p.layer,
-    p.principal,
-    p.started_ns,
-    p.ended_ns,
+    trace_id,
+    span_id,
+    role,
+    layer,
+    principal,
+    started_ns,
+    ended_ns,
     multiIf(
-        o.requests = 1, o.request,
-        o.requests > 1, toFixedString('', 8),
-        p.alone AND f.island != toFixedString('', 8), f.island,
-        p.outermost
-    ) AS root,
-    if(i.island = toFixedString('', 8), p.span_id, i.island) AS island,
-    o.requests > 0,
+        outer AND requests = 1, request,
+        outer, toFixedString('', 8),
+        alone AND first_sibling != toFixedString('', 8), first_sibling,
+        outermost
+    ),
+    island,
+    outer,
     -- It stands at the top although something is above it: it was not let in.
-    p.alone AND o.requests = 0 AND p.outermost = p.span_id AND (p.trace_id, p.span_id) IN (
+    alone AND NOT outer AND (requests > 0 OR (outermost = span_id AND (trace_id, span_id) IN (
         SELECT trace_id, span_id FROM work_links WHERE pass = 'mark' AND state = 'found' AND at != span_id
-    )
-FROM placed AS p
-LEFT ANY JOIN islands AS i ON i.trace_id = p.trace_id AND i.span_id = p.span_id
-LEFT ANY JOIN islands AS f ON f.trace_id = p.trace_id AND f.span_id = p.outermost
-LEFT ANY JOIN outers AS o ON p.alone AND o.trace_id = p.trace_id AND o.top = p.outermost
+    )))
+FROM (
+    SELECT
+        p.trace_id AS trace_id,
+        p.span_id AS span_id,
+        p.role AS role,
+        p.layer AS layer,
+        p.principal AS principal,
+        p.started_ns AS started_ns,
+        p.ended_ns AS ended_ns,
+        p.outermost AS outermost,
+        p.alone AS alone,
+        f.island AS first_sibling,
+        if(i.island = toFixedString('', 8), p.span_id, i.island) AS island,
+        o.request AS request,
+        o.requests AS requests,
+        o.requests > 0 AND (
+            p.principal IN ('platform', o.request_principal)
+            OR (p.trace_id, o.request, p.principal) IN (SELECT trace_id, span_id, viewer FROM work_links WHERE pass = 'claim')
+        ) AS outer
+    FROM placed AS p
+    LEFT ANY JOIN islands AS i ON i.trace_id = p.trace_id AND i.span_id = p.span_id
+    LEFT ANY JOIN islands AS f ON f.trace_id = p.trace_id AND f.span_id = p.outermost
+    LEFT ANY JOIN outers AS o ON p.alone AND o.trace_id = p.trace_id AND o.top = p.outermost
+)

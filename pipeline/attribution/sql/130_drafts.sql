@@ -48,7 +48,10 @@ WITH
             SELECT
                 c.trace_id AS trace_id, c.root AS root, c.attempt AS attempt, c.island AS island, c.foreign AS foreign, c.outer AS outer,
                 s.span_id AS span_id, s.layer AS layer, s.started_ns AS started_ns, s.ended_ns AS ended_ns, s.sampled AS sampled,
-                s.skewed AS skewed, s.fields AS fields, s.raw_usage AS raw_usage, s.resource_key AS resource_key, s.excludes_cache AS excludes_cache,
+                s.skewed AS skewed,
+                -- A tenant is believed only from the platform.
+                if(s.principal = 'platform', s.fields, mapFilter((field, value) -> field != 'tenant', s.fields)) AS fields,
+                s.raw_usage AS raw_usage, s.resource_key AS resource_key, s.excludes_cache AS excludes_cache,
                 toUInt8(s.failed OR s.fields['error_type'] != '' OR toUInt64OrZero(s.fields['http_status']) >= 400) AS failed,
                 toUInt64OrNull(s.fields['input_cache_read_tokens']) AS cache_read,
                 toUInt64OrNull(s.fields['input_cache_write_tokens']) AS cache_write,
