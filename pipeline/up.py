@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from starlette.routing import BaseRoute
 
 from pipeline.api import api_app
-from pipeline.attribution.on_request import as_json
-from pipeline.attribution.windows import Attributor, attribute_range
+from pipeline.attribution.on_request import Requested
+from pipeline.attribution.windows import Attributor
 from pipeline.command import Command
 from pipeline.configuration import store_configuration
 from pipeline.embedded import EmbeddedEngine
@@ -65,6 +65,7 @@ def run_up(
         reading = stack.enter_context(closing(read_log(settings)))
         loader = stack.enter_context(closing(Loader(reading, handles[0], log, settings)))
         attributor = Attributor(handles[1], settings.attribution, config_hash)
+        requested = stack.enter_context(closing(Requested(store, settings.attribution, config_hash)))
         shared = Shared(handles[2], threading.Lock())
         keys = Keys(settings.keys, token)
         api = api_app(
@@ -74,7 +75,7 @@ def run_up(
                 "loader": not loader.counters.outage,
             },
             metrics=lambda: counters.text() + loader_metrics(loader.counters),
-            attribute=lambda first, last, provisional: _attribute(store, command, config_hash, first, last, provisional),
+            attribute=requested.run,
             may=keys.platform_may,
             pages=pages(shared.query) if pages else [],
             pages_need_key=not is_loopback(settings.serve.http),
@@ -122,12 +123,3 @@ def works(ask: Callable[[], object]) -> bool:
     except (TokenpathError, LogUnavailable, LogFull):
         return False
     return True
-
-
-def _attribute(
-    store: Store, command: Command, config_hash: str, first: datetime, last: datetime, provisional: bool
-) -> list[Mapping[str, Any]]:
-    with closing(store.another()) as handle:
-        bounds = (int(first.timestamp()) * 10**9, int(last.timestamp()) * 10**9)
-        runs = attribute_range(handle, command.settings.attribution, config_hash, *bounds, provisional=provisional)
-        return [as_json(run) for run in runs]

@@ -1,8 +1,9 @@
-"""`tokenpath attribute`: runs here, or asks a running `up`, which holds the store."""
+"""Attribution when a person asks for it: `tokenpath attribute` runs here, or asks a running `up`, which holds the store."""
 
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,8 @@ from pipeline.configuration import store_configuration
 from pipeline.errors import CheckFailed, ConfigurationError, DependencyDown
 from pipeline.instance import Endpoint, live_endpoint, store_for_command
 from pipeline.migrate import migrate
+from pipeline.store import Store
+from schemas.settings import AttributionSettings
 
 Bounds = tuple[datetime, datetime]
 Run = Mapping[str, Any]
@@ -48,6 +51,32 @@ def follow(command: Command, stop: threading.Event) -> None:
         migrate(store)
         config_hash = store_configuration(store, command.configuration, datetime.now(UTC))
         Attributor(store, command.settings.attribution, config_hash).run(stop)
+
+
+class Requested:
+    """What a running `up` is asked to attribute, one request after the other, each on a handle of its own.
+
+    `close` waits for the run that is under way: the engine must not end below a statement.
+    """
+
+    def __init__(self, store: Store, settings: AttributionSettings, config_hash: str) -> None:
+        self._store, self._settings, self._config_hash = store, settings, config_hash
+        self._stop, self._turn = threading.Event(), threading.Lock()
+
+    def run(self, first: datetime, last: datetime, provisional: bool) -> list[Run]:
+        """The runs that were done; none once it is closed."""
+        bounds = (int(first.timestamp()) * 10**9, int(last.timestamp()) * 10**9)
+        with self._turn:
+            if self._stop.is_set():
+                return []
+            with closing(self._store.another()) as handle:
+                runs = attribute_range(handle, self._settings, self._config_hash, *bounds, provisional=provisional, stop=self._stop)
+            return [as_json(run) for run in runs]
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._turn:
+            pass
 
 
 def as_json(run: Any) -> Run:

@@ -102,10 +102,11 @@ def attribute_range(
     *,
     provisional: bool = False,
     progress: Progress = no_progress,
+    stop: threading.Event | None = None,
     assemble: Step = assemble,
     roll_up: Step = roll_up,
 ) -> list[RunResult]:
-    """Runs every window that `[from_ns, to_ns)` touches, dirty or not; open ones only with `provisional`. For the command line."""
+    """Runs every window that `[from_ns, to_ns)` touches, dirty or not; open ones only with `provisional`. `stop` ends it between runs."""
     window_ns = settings.window_seconds * SECOND_NS
     now_ns = clock()
     every = range(from_ns - from_ns % window_ns, min(to_ns, now_ns), window_ns)
@@ -115,7 +116,7 @@ def attribute_range(
         *(Work(group[0], group[-1] + window_ns, "provisional") for group in batches([at for at in every if at > open_from], window_ns)),
     ]
     attributor = Attributor(store, settings, config_hash, clock, progress=progress, assemble=assemble, roll_up=roll_up)
-    return attributor.do([item for item in work if provisional or item.kind == "closed"])
+    return attributor.do([item for item in work if provisional or item.kind == "closed"], stop)
 
 
 class Attributor:
