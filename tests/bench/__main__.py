@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("part", nargs="*", help=f"only these of {', '.join(parts())}; by default all but money and panels")
-    parser.add_argument("--panels", action="store_true", help="the dashboards' queries too (about ten minutes, 10 GB of disk)")
+    parser.add_argument("--panels", action="store_true", help="the dashboards' queries too (about ten minutes, 5 GB of disk)")
     parser.add_argument("--long", action="store_true", help="attribution of a million attempts too (minutes)")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     parser.add_argument("--check", action="store_true", help="exit 1 when a budget is missed")

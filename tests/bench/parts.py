@@ -165,7 +165,7 @@ PANELS = Part(
             "tests.bench.panels",
             {},
             {"equivalent_spans": 40_000, "days": 1, "tenants": 3, "models": 1, "stored": 1000, "tries": 1},
-            timeout_s=1500.0,
+            timeout_s=1800.0,
         ),
     ),
     (
