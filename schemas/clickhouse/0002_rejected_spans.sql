@@ -15,4 +15,4 @@ CREATE TABLE IF NOT EXISTS rejected_spans (
     received_ns UInt64,
     first_wins UInt64 MATERIALIZED bitNot(received_ns)
 ) ENGINE = ReplacingMergeTree(first_wins) ORDER BY (topic, log_partition, log_offset, item_no)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1

@@ -9,4 +9,4 @@ CREATE TABLE IF NOT EXISTS arrivals (
     received_ns UInt64,
     first_wins UInt64 MATERIALIZED bitNot(received_ns)
 ) ENGINE = ReplacingMergeTree(first_wins) PARTITION BY toYYYYMM(window_from) ORDER BY (window_from, topic, log_partition, log_offset)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1

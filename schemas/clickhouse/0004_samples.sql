@@ -22,4 +22,4 @@ CREATE TABLE IF NOT EXISTS samples (
     received_ns UInt64,
     first_wins UInt64 MATERIALIZED bitNot(received_ns)
 ) ENGINE = ReplacingMergeTree(first_wins) PARTITION BY toYYYYMM(at) ORDER BY (metric, series_id, at, principal)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, non_replicated_deduplication_window = 100
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
