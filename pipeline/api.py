@@ -1,5 +1,6 @@
 """HTTP beside the viewer: liveness, readiness, Prometheus text, and attribution on request (CONTRACTS 6)."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.endpoint import presented_key
-from schemas.settings import Permission
+from schemas.settings import Permission, is_loopback
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -58,6 +59,8 @@ def api_app(
         if not may(presented_key(request.headers), "admin"):
             return JSONResponse({"error": "this needs a key that may admin"}, status_code=403)
         try:
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                return JSONResponse({"error": "send it as application/json"}, status_code=415)  # which no page of another site can
             wanted = AttributeRequest.model_validate_json(await request.body())
         except ValidationError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
@@ -72,8 +75,30 @@ def api_app(
         Route("/metrics", prometheus),
         Route("/admin/attribute", run_attribution, methods=["POST"]),
     ]
-    guard = [Middleware(KeyGuard, may=may)] if pages_need_key else []
-    return Starlette(routes=[*own, *pages], middleware=guard)
+    guard = Middleware(KeyGuard, may=may) if pages_need_key else Middleware(HostGuard)
+    return Starlette(routes=[*own, *pages], middleware=[guard])
+
+
+class HostGuard:
+    """On loopback, where pages ask for no key, only requests to a loopback name are answered: a web site could point its own name here
+    and have a visitor's browser read everything (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _is_local_name(Request(scope).headers.get("host", "")):
+            await self._app(scope, receive, send)
+            return
+        answer = PlainTextResponse("this page is for this machine: use localhost or 127.0.0.1 as its name\n", status_code=421)
+        await answer(scope, receive, send)
+
+
+def _is_local_name(host: str) -> bool:
+    try:
+        return is_loopback(host if re.search(r":\d+$", host) else f"{host}:80")
+    except ValueError:
+        return False
 
 
 class KeyGuard:

@@ -5,11 +5,9 @@ asked for even on loopback: as `Authorization: Bearer`, HTTP Basic, or X-ClickHo
 """
 
 import base64
-import binascii
-import gzip
-import io
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,9 +21,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipeline.embedded import EmbeddedEngine, QueryRefused
+from schemas.keys import bearer_token
 from schemas.settings import Permission
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+ZSTD_STEP_BYTES = 1024  # becomes 32 MiB at most
 # Parameters of the HTTP interface itself; with a writer every other one is a setting, with a reader it is dropped.
 TRANSPORT = frozenset(
     {
@@ -35,6 +35,7 @@ TRANSPORT = frozenset(
         "send_progress_in_http_headers", "http_headers_progress_interval_ms", "role", "quota_key", "readonly",
     }
 )  # fmt: skip
+QUERY_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 ERROR_CODE = re.compile(r"Code: (\d+)\.")
 
 
@@ -80,7 +81,8 @@ def endpoint_app(engine: EmbeddedEngine, authenticate: Authenticate) -> Starlett
             code = ERROR_CODE.search(text)
             return _error(400, int(code.group(1)) if code else 1002, text)
         headers = {"X-ClickHouse-Format": form, "X-ClickHouse-Timezone": "UTC", "X-ClickHouse-Summary": "{}"}
-        headers["X-ClickHouse-Query-Id"] = request.query_params.get("query_id") or str(uuid.uuid4())
+        asked = request.query_params.get("query_id", "")
+        headers["X-ClickHouse-Query-Id"] = asked if QUERY_ID.fullmatch(asked) else str(uuid.uuid4())
         return Response(body, media_type="application/octet-stream", headers=headers)
 
     return Starlette(routes=[Route("/ping", ping, methods=["GET", "HEAD"]), Route("/", statement, methods=["GET", "POST"])])
@@ -90,15 +92,14 @@ def presented_key(headers: Mapping[str, str]) -> str | None:
     """The key of a request, however it came. The user name is ignored: the key says who it is."""
     if headers.get("x-clickhouse-key"):
         return headers["x-clickhouse-key"]
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip() or None
+    authorization = headers.get("authorization", "")
+    scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "basic":
         try:
             return base64.b64decode(value, validate=True).decode().partition(":")[2] or None
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, or not text
             return None
-    return None
+    return bearer_token(authorization)
 
 
 def parse(query: Mapping[str, str], body: bytes) -> Statement:
@@ -145,23 +146,57 @@ async def _body(request: Request) -> bytes:
 
 
 def decompressed(body: bytes, encoding: str) -> bytes:
-    """Undoes what clickhouse-connect does to inserts; the result is bounded like the body."""
-    if encoding in ("", "identity"):
+    """Undoes what clients do to inserts (a frame for each block of rows); the result is bounded like the body.
+
+    All of it, or QueryRefused.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity") or not body:
         return body
+    if encoding not in UNPACKERS:
+        raise QueryRefused(f"Content-Encoding {encoding!r} is not supported: use gzip, lz4, zstd or none", 108)
+    parts: list[bytes] = []
+    left = MAX_BODY_BYTES
     try:
-        if encoding == "gzip":
-            data = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
-        elif encoding == "lz4":
-            data = lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=MAX_BODY_BYTES + 1)
-        elif encoding == "zstd":
-            data = zstandard.ZstdDecompressor().stream_reader(body).read(MAX_BODY_BYTES + 1)
-        else:
-            raise QueryRefused(f"Content-Encoding {encoding!r} is not supported: use gzip, lz4, zstd or none", 108)
-    except (OSError, EOFError, ValueError, RuntimeError) as error:
+        while body:
+            part, body = UNPACKERS[encoding](body, left + 1)
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise QueryRefused(f"the decompressed body is larger than {MAX_BODY_BYTES} bytes", 307)
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zstandard.ZstdError) as error:
         raise QueryRefused(f"the body is not valid {encoding}: {error}", 354) from error
-    if len(data) > MAX_BODY_BYTES:
-        raise QueryRefused(f"the decompressed body is larger than {MAX_BODY_BYTES} bytes", 307)
-    return data
+    return b"".join(parts)
+
+
+def _gzip_member(body: bytes, most: int) -> tuple[bytes, bytes]:
+    unpacker = zlib.decompressobj(wbits=31)
+    return _whole(unpacker.decompress(body, most), most, unpacker.eof, unpacker.unused_data)
+
+
+def _lz4_frame(body: bytes, most: int) -> tuple[bytes, bytes]:
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    return _whole(unpacker.decompress(body, most), most, unpacker.eof, unpacker.unused_data or b"")
+
+
+def _zstd_frame(body: bytes, most: int) -> tuple[bytes, bytes]:
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    pieces: list[bytes] = []
+    size = at = 0
+    while at < len(body) and not unpacker.eof and size < most:  # in small steps, because it has no limit of its own
+        pieces.append(unpacker.decompress(body[at : at + ZSTD_STEP_BYTES]))
+        size, at = size + len(pieces[-1]), at + ZSTD_STEP_BYTES
+    return _whole(b"".join(pieces), most, unpacker.eof, unpacker.unused_data + body[at:])
+
+
+def _whole(part: bytes, most: int, ended: bool, rest: bytes) -> tuple[bytes, bytes]:
+    """One frame's content and what lies behind it. A frame cut off is an error, unless it is too large anyway."""
+    if not ended and len(part) < most:
+        raise EOFError("it ends too early")
+    return part, rest
+
+
+UNPACKERS: Mapping[str, Callable[[bytes, int], tuple[bytes, bytes]]] = {"gzip": _gzip_member, "lz4": _lz4_frame, "zstd": _zstd_frame}
 
 
 def _error(status: int, code: int, message: str) -> Response:

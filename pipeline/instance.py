@@ -10,11 +10,11 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt, SecretStr
 
 from pipeline.errors import ConfigurationError
 from pipeline.migrate import migrate, missing
@@ -28,7 +28,7 @@ class Endpoint(BaseModel):
     """Contents of `endpoint.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    pid: int
+    pid: PositiveInt
     clickhouse_http: str
     http: str
     token: SecretStr
@@ -84,7 +84,7 @@ def live_endpoint(data: Path) -> Endpoint | None:
         os.kill(endpoint.pid, 0)
         with urlopen(f"http://{endpoint.clickhouse_http}/ping", timeout=5) as answer:
             return endpoint if answer.read() == b"Ok.\n" else None
-    except (FileNotFoundError, ValidationError, ProcessLookupError, PermissionError, URLError, TimeoutError):
+    except (OSError, HTTPException, ValueError, OverflowError):  # no file or none of ours; no such process; nobody there or another server
         return None
 
 

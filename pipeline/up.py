@@ -84,11 +84,11 @@ def run_up(
             receiving(receive(settings, log, Keyring(settings.keys), counters)),
             Worker("loader", loader.run),
             Worker("attribution", attributor.run),
-            http_worker("api", api, settings.serve.http),
+            http_worker("api", api, "http", settings.serve.http),
         ]
         if store.embedded:
             front = endpoint_app(EmbeddedEngine(store.path), keys.who)
-            workers.append(http_worker("clickhouse", front, settings.serve.clickhouse_http))
+            workers.append(http_worker("clickhouse", front, "clickhouse_http", settings.serve.clickhouse_http))
         endpoint = Endpoint(pid=os.getpid(), clickhouse_http=settings.serve.clickhouse_http, http=settings.serve.http, token=token)
 
         def started() -> None:

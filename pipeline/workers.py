@@ -1,6 +1,7 @@
 """Threads of one process that live and die together: one that fails stops all, and its error is the process's error."""
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,10 @@ from typing import Any
 
 import uvicorn
 
+from pipeline.errors import ConfigurationError
 from schemas.settings import split_address
+
+SHUTDOWN_SECONDS = 5  # for requests that are being answered; those that wait for more do not get it
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +66,23 @@ def run_together(workers: Sequence[Worker], stop: threading.Event, started: Call
             raise worker.error
 
 
-def http_worker(name: str, app: Any, address: str) -> Worker:
-    """Serves an ASGI application on `host:port`."""
+def http_worker(name: str, app: Any, setting: str, address: str) -> Worker:
+    """Serves an ASGI application on `host:port`, which listens already; requests are answered once the worker runs.
+
+    Raises ConfigurationError when the address cannot be used; uvicorn itself would end its thread in silence.
+    """
     host, port = split_address(address)
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, lifespan="off"))
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512)
+    except OSError as error:
+        raise ConfigurationError(
+            f"[serve] {setting} = {address!r}: {error.strerror}; stop what listens there, or set another one"
+        ) from error
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+    server = uvicorn.Server(config)
 
     def run(stop: threading.Event) -> None:
-        thread = threading.Thread(target=server.run, name=f"{name}-server", daemon=True)
+        thread = threading.Thread(target=server.run, args=([listener],), name=f"{name}-server", daemon=True)
         thread.start()
         while not stop.wait(0.2) and thread.is_alive():
             pass

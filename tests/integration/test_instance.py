@@ -1,8 +1,11 @@
 """One process holds a data directory's store; others find it through endpoint.json."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,44 @@ def test_a_file_that_outlived_its_process_is_no_endpoint(tmp_path: Path) -> None
         assert live_endpoint(tmp_path) is None
 
 
-def test_a_damaged_file_is_no_endpoint(tmp_path: Path) -> None:
-    (tmp_path / ENDPOINT_FILE).write_text("{")
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"", b'{"pid": 0}', b"[" * 100_000])
+def test_a_damaged_file_is_no_endpoint(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ENDPOINT_FILE).write_bytes(content)
     assert live_endpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pid": 0},
+        {"pid": -1},
+        {"pid": 10**30},
+        {"clickhouse_http": "nonsense"},
+        {"clickhouse_http": "[::"},
+        {"clickhouse_http": "a b:1/x\ny"},
+    ],
+)
+def test_a_file_with_impossible_content_is_no_endpoint(tmp_path: Path, changed: dict[str, object]) -> None:
+    content = {"pid": os.getpid(), "clickhouse_http": "127.0.0.1:1", "http": "127.0.0.1:1", "token": "secret", **changed}
+    (tmp_path / ENDPOINT_FILE).write_text(json.dumps(content))
+    assert live_endpoint(tmp_path) is None
+
+
+def test_another_program_on_the_port_is_no_endpoint(tmp_path: Path) -> None:
+    def answer(listener: socket.socket) -> None:
+        listener.settimeout(30)
+        caller, _ = listener.accept()
+        with caller:
+            caller.recv(4096)
+            caller.sendall(b"220 no web server\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        other = threading.Thread(target=answer, args=(listener,))
+        other.start()
+        (tmp_path / ENDPOINT_FILE).write_text(
+            json.dumps(
+                {"pid": os.getpid(), "clickhouse_http": f"127.0.0.1:{listener.getsockname()[1]}", "http": "127.0.0.1:1", "token": "secret"}
+            )
+        )
+        assert live_endpoint(tmp_path) is None
+        other.join()

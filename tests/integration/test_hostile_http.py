@@ -1,0 +1,124 @@
+"""The HTTP servers of `tokenpath up` against requests that no honest client sends, and inserts that arrive in pieces or cut off."""
+
+import base64
+import gzip
+import socket
+from collections.abc import Callable, Iterator
+
+import httpx
+import lz4.frame
+import pytest
+import zstandard
+from starlette.applications import Starlette
+
+from pipeline import endpoint
+from pipeline.api import api_app
+from pipeline.embedded import EmbeddedEngine, QueryRefused
+from pipeline.endpoint import decompressed, endpoint_app, presented_key
+from pipeline.errors import ConfigurationError
+from pipeline.store import Store
+from pipeline.workers import http_worker
+from tests.http_server import serving
+from tests.integration.test_endpoint import authenticate
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "lz4": lz4.frame.compress, "zstd": zstandard.compress}
+ROOT = {"Authorization": "Bearer root-key"}
+
+
+@pytest.fixture
+def front(store: Store) -> Iterator[str]:
+    with serving(endpoint_app(EmbeddedEngine(store.path), authenticate)) as port:
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+def test_an_insert_of_several_compressed_blocks_is_stored_whole(front: str, store: Store, encoding: str) -> None:
+    body = b"".join(COMPRESS[encoding](f"h,outcome {number},all\n".encode()) for number in range(5))
+    query = {"query": "INSERT INTO billable (config_hash, outcome, bucket) FORMAT CSV"}
+    assert httpx.post(front, params=query, content=body, headers={**ROOT, "Content-Encoding": encoding.upper()}).status_code == 200
+    assert store.query("SELECT count() FROM billable").scalar() == 5
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+def test_a_body_cut_off_anywhere_is_refused_and_stores_nothing(front: str, store: Store, encoding: str) -> None:
+    whole = COMPRESS[encoding](b"".join(b"h,outcome %d,all\n" % number for number in range(2000)))
+    query = {"query": "INSERT INTO billable (config_hash, outcome, bucket) FORMAT CSV"}
+    for size in (1, 5, len(whole) // 2, len(whole) - 1):
+        answer = httpx.post(front, params=query, content=whole[:size], headers={**ROOT, "Content-Encoding": encoding})
+        assert (answer.status_code, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "354")
+    assert store.query("SELECT count() FROM billable").scalar() == 0
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+@pytest.mark.parametrize("frames", [1, 9])
+def test_what_unpacks_to_more_than_the_limit_is_refused(encoding: str, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MAX_BODY_BYTES", 9_000)
+    exactly = COMPRESS[encoding](b"x" * (9_000 // frames)) * frames
+    assert decompressed(exactly, encoding) == b"x" * (9_000 // frames * frames)
+    with pytest.raises(QueryRefused, match="larger"):
+        decompressed(exactly + COMPRESS[encoding](b"x" * 1_000), encoding)
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+def test_bytes_behind_the_last_frame_are_refused(encoding: str) -> None:
+    with pytest.raises(QueryRefused, match="not valid"):
+        decompressed(COMPRESS[encoding](b"x") + b"junk", encoding)
+
+
+@pytest.mark.parametrize(
+    "credentials", ["Basic \xe9\xe9", "Basic ====", "Basic", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer "]
+)
+def test_credentials_that_are_none_are_no_key(credentials: str) -> None:
+    assert presented_key({"authorization": credentials}) is None
+
+
+@pytest.mark.parametrize("query_id", ["\u20ac", "a\r\nX-Evil: 1", "x" * 5000, ""])
+def test_a_query_id_that_is_no_name_is_replaced(front: str, query_id: str) -> None:
+    answer = httpx.get(front, params={"query": "SELECT 1", "query_id": query_id}, headers=ROOT)
+    assert answer.text == "1\n"
+    assert len(answer.headers["X-ClickHouse-Query-Id"]) == 36
+    assert "X-Evil" not in answer.headers
+    assert httpx.get(front, params={"query": "SELECT 1", "query_id": "mine-1"}, headers=ROOT).headers["X-ClickHouse-Query-Id"] == "mine-1"
+
+
+def api(pages_need_key: bool) -> Starlette:
+    return api_app(
+        ready=dict, metrics=str, attribute=lambda *_: [], may=lambda key, _: key == "admin-key", pages=[], pages_need_key=pages_need_key
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:{}", 200),
+        ("127.0.0.1:{}", 200),
+        ("localhost", 200),
+        ("[::1]:{}", 200),
+        ("evil.example:{}", 421),
+        ("", 421),
+        ("127.0.0.1.evil", 421),
+    ],
+)
+def test_pages_without_keys_answer_to_loopback_names_only(host: str, status: int) -> None:
+    with serving(api(pages_need_key=False)) as port:
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", headers={"Host": host.format(port)}).status_code == status
+
+
+def test_pages_with_keys_answer_to_any_name() -> None:
+    with serving(api(pages_need_key=True)) as port:
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", headers={"Host": "tokenpath.example"}).status_code == 200
+
+
+def test_a_form_of_another_site_cannot_start_attribution_with_a_key_that_the_browser_remembers() -> None:
+    body = b'{"from_at": "2026-11-30T00:00:00Z", "to_at": "2026-11-30T00:15:00Z"}'
+    with serving(api(pages_need_key=True)) as port:
+        for content_type, status in (("text/plain", 415), ("application/json; charset=utf-8", 202)):
+            headers = {"Authorization": "Bearer admin-key", "Content-Type": content_type}
+            assert httpx.post(f"http://127.0.0.1:{port}/admin/attribute", content=body, headers=headers).status_code == status
+
+
+def test_an_address_that_another_program_has_is_a_configuration_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match=r"clickhouse_http = .*in use"):
+            http_worker("clickhouse", Starlette(), "clickhouse_http", address)
