@@ -4,8 +4,10 @@ Embedded ClickHouse has no users (`CREATE USER` is refused), so a reader's handl
 `readonly = 1`, in that order: after that nothing on the handle can be changed. Opening one takes under a millisecond.
 """
 
+import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +21,10 @@ READER_LIMITS = {
     "max_result_rows": 10_000_000,
     "result_overflow_mode": "throw",
 }
+
+END_SECONDS, END_STEP_SECONDS = 10.0, 0.05
+
+logger = logging.getLogger(__name__)
 
 # What a tenant may see: its own rows of these tables, and no row of any other (a materialized view is another name of its target).
 TENANT_FILTERS = {
@@ -145,6 +151,21 @@ class EmbeddedEngine:
             }
         finally:
             connection.close()
+
+
+def end_queries(path: str, sleeper: Callable[[float], object] = time.sleep) -> None:
+    """Cancels what still runs on the engine of this process and waits, within END_SECONDS, until nothing does: to close it before
+    would crash the process."""
+    connection = _connect(path)
+    try:
+        for _ in range(int(END_SECONDS / END_STEP_SECONDS)):
+            if _text(connection, "SELECT count() FROM system.processes WHERE query_id != queryID()", {}) == "0":
+                return
+            connection.query("KILL QUERY WHERE query_id != queryID() ASYNC")
+            sleeper(END_STEP_SECONDS)
+        logger.error("queries did not end within %.0f s", END_SECONDS)
+    finally:
+        connection.close()
 
 
 def _connect(path: str) -> Any:

@@ -19,7 +19,7 @@ from pipeline.attribution.on_request import Requested
 from pipeline.attribution.windows import Attributor
 from pipeline.command import Command
 from pipeline.configuration import store_configuration
-from pipeline.embedded import EmbeddedEngine
+from pipeline.embedded import EmbeddedEngine, end_queries
 from pipeline.endpoint import endpoint_app
 from pipeline.errors import TokenpathError
 from pipeline.instance import Endpoint, announced, holding, new_token
@@ -87,6 +87,8 @@ def run_up(
             http_worker("api", api, "http", settings.serve.http),
         ]
         if store.embedded:
+            stack.callback(end_queries, store.path)  # what began while the servers stopped
+            workers.insert(-1, ending_queries(store.path))
             front = endpoint_app(EmbeddedEngine(store.path), keys.who)
             workers.append(http_worker("clickhouse", front, "clickhouse_http", settings.serve.clickhouse_http))
         endpoint = Endpoint(pid=os.getpid(), clickhouse_http=settings.serve.clickhouse_http, http=settings.serve.http, token=token)
@@ -97,6 +99,16 @@ def run_up(
             ready(endpoint)
 
         run_together(workers, stop, started)
+
+
+def ending_queries(path: str) -> Worker:
+    """Stops after loader and attribution, before the servers: readers do not keep `up` from ending."""
+
+    def run(stop: threading.Event) -> None:
+        stop.wait()
+        end_queries(path)
+
+    return Worker("queries", run)
 
 
 class Keys:

@@ -78,7 +78,9 @@ def http_worker(name: str, app: Any, setting: str, address: str) -> Worker:
         raise ConfigurationError(
             f"[serve] {setting} = {address!r}: {error.strerror}; stop what listens there, or set another one"
         ) from error
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+    config = uvicorn.Config(
+        app, log_config=None, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=SHUTDOWN_SECONDS
+    )
     server = uvicorn.Server(config)
 
     def run(stop: threading.Event) -> None:

@@ -4,6 +4,8 @@ import base64
 import gzip
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import lz4.frame
@@ -20,6 +22,7 @@ from pipeline.store import Store
 from pipeline.workers import http_worker
 from tests.http_server import serving
 from tests.integration.test_endpoint import authenticate
+from tests.processes import Running, up
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "lz4": lz4.frame.compress, "zstd": zstandard.compress}
 ROOT = {"Authorization": "Bearer root-key"}
@@ -122,3 +125,20 @@ def test_an_address_that_another_program_has_is_a_configuration_error() -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigurationError, match=r"clickhouse_http = .*in use"):
             http_worker("clickhouse", Starlette(), "clickhouse_http", address)
+
+
+def test_up_ends_well_while_readers_ask_without_end(tmp_path: Path) -> None:
+    endless = "SELECT count() FROM numbers(100000000000) WHERE sipHash64(number) = 1"
+
+    def ask(running: Running) -> int:
+        token = {"Authorization": f"Bearer {running.endpoint.token.get_secret_value()}"}
+        return httpx.post(f"http://{running.endpoint.clickhouse_http}/", content=endless, headers=token, timeout=60).status_code
+
+    with ThreadPoolExecutor(2) as readers:
+        with up(tmp_path / "data") as running:  # asserts exit 0
+            answers = [readers.submit(ask, running) for _ in range(2)]
+            count = "SELECT count() FROM system.processes WHERE query LIKE 'SELECT count() FROM numbers%'"
+            token = {"Authorization": f"Bearer {running.endpoint.token.get_secret_value()}"}
+            while httpx.post(f"http://{running.endpoint.clickhouse_http}/", content=count, headers=token).text != "2\n":
+                assert not any(answer.done() for answer in answers)
+        assert [answer.result() for answer in answers] == [400, 400]
