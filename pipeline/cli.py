@@ -260,6 +260,8 @@ def report(
         print(to_json(built), file=command.out.file)
     else:
         render(built, command.out)
+    if built.conservation.difference_atoms != "0":
+        raise CheckFailed(f"pools and ledger differ by {built.conservation.difference_atoms} atoms: do not bill these figures")
 
 
 @app.command()
@@ -305,10 +307,12 @@ def export_focus(
 ) -> None:
     """FOCUS Cost and Usage rows of a month, from the price book."""
     from pipeline.billing.focus import export_focus as write
+    from pipeline.status import check_conserved
 
     command = prepare(config, data, as_json, verbose)
     destination = out.absolute()
     with _reading(command) as store:
+        check_conserved(store)
         written = write(store, month, destination, version=version)
     if as_json:
         command.print_json(written.as_dict())

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.errors import CheckFailed
 from pipeline.statements import statement
 from pipeline.store import Store
 from schemas.log import ReadLog
@@ -80,6 +81,15 @@ def build_status(store: Store, positions: Sequence[LogPosition], dead_letters: i
         bytes_per_span=sizes["bytes"] / sizes["spans"] if sizes["spans"] else None,
         loader_stands=loader_stands,
     )
+
+
+def check_conserved(store: Store) -> None:
+    """Before anything is billed. Raises CheckFailed when pools and ledger differ in a published window."""
+    difference = store.query(statement(SQL, "conservation")).scalar()
+    if difference:
+        raise CheckFailed(
+            f"pools and ledger differ by {difference} atoms, so nothing is billed: run `tokenpath attribute` again for the month"
+        )
 
 
 def to_json(status: Status, quality: DataQuality | None = None) -> str:

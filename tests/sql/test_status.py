@@ -5,11 +5,13 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from pipeline.attribution.rollups import roll_up
+from pipeline.errors import CheckFailed
 from pipeline.report import ReportQuery, build_report
-from pipeline.status import LogPosition, Status, build_status, log_positions, render, to_json
+from pipeline.status import LogPosition, Status, build_status, check_conserved, log_positions, render, to_json
 from pipeline.store import Store
 from schemas.log import TopicPartition
 from tests.sql import rows
@@ -92,6 +94,8 @@ def test_a_difference_of_one_atom_between_pools_and_ledger_is_unhealthy(store: S
     broken = build_status(store, [], 0)
     assert (broken.healthy, broken.difference_atoms) == (False, 1)
     assert "BROKEN by 1 atoms" in printed(broken)
+    with pytest.raises(CheckFailed, match="nothing is billed"):
+        check_conserved(store)
 
 
 def test_lag_dead_letters_and_a_standing_loader_are_shown(store: Store) -> None:
