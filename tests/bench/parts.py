@@ -140,7 +140,7 @@ def attribution(*attempts: int) -> Part:
     return Part(
         "attribution",
         "Attribution: one run, spans to published figures",
-        tuple(Measurement(name, "tests.bench.whole_run", {"attempts": n}, {"attempts": 60}, 60 + n / 2000) for n, name in names.items()),
+        tuple(Measurement(name, "tests.bench.whole_run", {"attempts": n}, {"attempts": 60}, 120 + n / 1000) for n, name in names.items()),
         (*lines, Line("seconds an attempt, most attempts against fewest", growth, "ratio", at_most=1.2)),
     )
 
