@@ -27,7 +27,8 @@ MAX_AGE_DAYS = 400
 INSERT_MEMORY_BYTES = 1_500_000_000
 
 # ClickHouse's numbers for bytes that are no message of the schema.
-DECODER_REFUSALS = frozenset({27, 32, 33, 36, 117, 128, 131, 436, 444})
+# 36 and 434 also say that its copy of the schema is broken: `decodes` tells the two apart.
+DECODER_REFUSALS = frozenset({27, 32, 33, 36, 117, 128, 131, 434, 436, 444})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,14 @@ def wrap(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> bytes
     return b"".join(pieces)
 
 
-def insert(store: Store, signal: Signal, wrapped: bytes) -> None:
+def insert(store: Store, signal: Signal, wrapped: bytes, edition: int = 0) -> None:
     """Decodes and stores a batch. Idempotent: row identity is (topic, partition, offset, item) or the span's own.
 
     Raises StoreDown, or BadData (`undecodable`, `too_large`) when the engine refuses the bytes: then a part of the batch,
     at most, is stored, and storing the rest again makes it whole.
     """
     try:
-        store.insert(TABLES[signal], wrapped, "Protobuf", decoder_settings(signal))
+        store.insert(TABLES[signal], wrapped, "Protobuf", decoder_settings(signal, edition))
     except ClickHouseError as error:
         if error_code(error) in DECODER_REFUSALS:
             raise BadData("undecodable", first_line(error)) from error
@@ -84,11 +85,24 @@ def insert(store: Store, signal: Signal, wrapped: bytes) -> None:
         raise
 
 
+def decodes(store: Store, signal: Signal, edition: int) -> bool:
+    """Whether the engine can read a request with nothing in it. If not, no message is to blame. Raises StoreDown."""
+    empty = Arrival(Record("", 0, 0, {}, b""), 0, "platform", "")
+    try:
+        insert(store, signal, wrap([empty]), edition)
+    except BadData:
+        return False
+    return True
+
+
 @cache
-def decoder_settings(signal: Signal) -> Mapping[str, int | str]:
+def decoder_settings(signal: Signal, edition: int = 0) -> Mapping[str, int | str]:
+    """Settings of an insert. The engine keeps a copy of the schema in a file named by its text, and what it read from that
+    file as long as it runs: another edition is the same schema under another name."""
+    schema = (files("schemas") / "otlp" / f"{signal}.proto").read_text(encoding="utf-8")
     return {
         "format_schema_source": "string",
-        "format_schema": (files("schemas") / "otlp" / f"{signal}.proto").read_text(encoding="utf-8"),
+        "format_schema": f"{schema}// edition {edition}\n" if edition else schema,
         "format_schema_message_name": "Envelope",
         "input_format_protobuf_oneof_presence": 1,
         "output_format_json_escape_forward_slashes": 0,

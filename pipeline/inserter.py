@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from pipeline.admission import Refusal
-from pipeline.envelope import Arrival, Signal, insert, wrap
-from pipeline.errors import BadData
+from pipeline.envelope import Arrival, Signal, decodes, insert, wrap
+from pipeline.errors import BadData, StoreDown
 from pipeline.item_count import count_items
 from pipeline.normal_form import normal_form
 from pipeline.refusal_limit import too_many
@@ -27,7 +27,7 @@ class Inserter:
             self._idle.put(handle)
         self._threads = ThreadPoolExecutor(at_once, "insert")
         self._at_once, self._piece_bytes, self._piece_items = at_once, piece_bytes, piece_items
-        self._max_age_days, self._run_max = max_age_days, run_max
+        self._max_age_days, self._run_max, self._edition = max_age_days, run_max, 0
 
     def store(self, signal: Signal, arrivals: Sequence[Arrival]) -> list[Refusal]:
         """Stores all but those that cannot be decoded and returns these. Idempotent.
@@ -52,12 +52,25 @@ class Inserter:
     def _try(self, signal: Signal, arrivals: Sequence[Arrival]) -> None:
         handle = self._idle.get()
         try:
-            insert(handle, signal, wrap(arrivals, self._max_age_days))
+            insert(handle, signal, wrap(arrivals, self._max_age_days), self._edition)
+        finally:
+            self._idle.put(handle)
+
+    def _check_decoder(self, signal: Signal) -> None:
+        """A disk that is full at the first insert leaves half a schema, and then every message is refused."""
+        handle = self._idle.get()
+        try:
+            if not decodes(handle, signal, self._edition):
+                self._edition += 1
+                raise StoreDown(
+                    f"{handle.where}: it refuses even an empty request: its copy of the schema is broken, the next one gets a new name"
+                )
         finally:
             self._idle.put(handle)
 
     def _search(self, signal: Signal, refused: Sequence[Arrival], error: BadData) -> list[Refusal]:
         """Halves what was refused until single messages are left: about 2 log2(n) inserts for one bad message of n."""
+        self._check_decoder(signal)
         found: list[Refusal] = []
         run = 0
         todo: list[tuple[Sequence[Arrival], BadData | None]] = [(refused, error)]

@@ -7,6 +7,7 @@ The embedded engine takes one data directory per process, and that directory tak
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,7 @@ class Store:
 
     def another(self) -> "Store":
         """A second handle on the same engine, for another thread."""
-        return open_store(self._settings)
+        return _open_server(self._settings) if not self.embedded else _open_embedded(self._settings, Path(self.path))
 
     def close(self) -> None:
         self._client.close()
@@ -118,7 +119,10 @@ def _literal(value: int | str) -> str:
 def open_store(settings: StoreSettings) -> Store:
     """Opens the engine and makes sure that the database exists. Raises ConfigurationError or StoreDown."""
     if settings.url.startswith("chdb:"):
-        return _open_embedded(settings, Path(settings.url.removeprefix("chdb:")))
+        path = Path(settings.url.removeprefix("chdb:"))
+        # The engine's copies of schemas: a kill or a full disk may have left half of one.
+        shutil.rmtree(path / "__cache__", ignore_errors=True)
+        return _open_embedded(settings, path)
     if re.match(r"https?://", settings.url):
         return _open_server(settings)
     raise ConfigurationError(f"[store] url = {settings.url!r}: expected chdb:<directory> or http(s)://user@host:8123/database")

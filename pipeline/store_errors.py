@@ -62,8 +62,10 @@ def meaning(error: BaseException) -> str | None:
         return CANNOT_WORK[code]
     if code in (STD_EXCEPTION, None) and DISK_WORDS.search(str(error)):
         return "disk error"
-    if code is None and isinstance(error, OperationalError | InterfaceError | OSError):
+    if code is None and isinstance(error, OperationalError | InterfaceError):
         return "connection lost"
+    if code is None and isinstance(error, OSError):
+        return "system error"
     return None
 
 

@@ -11,7 +11,9 @@ START_NS = RECEIVED_NS - 3_600_000_000_000
 SECOND_NS = 1_000_000_000
 
 
-def trace_body(number: int, spans: int = 1, name: str = "chat", attributes: Mapping[str, str] | None = None) -> bytes:
+def trace_body(
+    number: int, spans: int = 1, name: str = "chat", attributes: Mapping[str, str] | None = None, start_ns: int = START_NS
+) -> bytes:
     """A request whose span ids follow from `number`: two bodies of one number are the same spans."""
     request = ExportTraceServiceRequest()
     block = request.resource_spans.add()
@@ -23,8 +25,8 @@ def trace_body(number: int, spans: int = 1, name: str = "chat", attributes: Mapp
             trace_id=(number + 1).to_bytes(16, "big"),
             span_id=(index + 1).to_bytes(8, "big"),
             name=name,
-            start_time_unix_nano=START_NS + number,
-            end_time_unix_nano=START_NS + number + SECOND_NS,
+            start_time_unix_nano=start_ns + number,
+            end_time_unix_nano=start_ns + number + SECOND_NS,
         )
     return request.SerializeToString()
 
