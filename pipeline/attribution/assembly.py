@@ -15,11 +15,13 @@ from pipeline.store import Store
 from schemas.stages import RANK, STAGES, Quality
 
 SQL = "pipeline.attribution.sql"
-SCRATCH = (
-    "work_rules", "work_spans", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts",
-    "work_requests", "work_attempts",
-)  # fmt: skip
+RESULTS = ("work_requests", "work_attempts")
+OF_RUN = ("work_rules", "work_spans")
+OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts")
+SCRATCH = (*OF_RUN, *OF_CHUNK, *RESULTS)
 
+# Traces are independent of each other, so memory is bounded by working through them in chunks.
+SPANS_PER_CHUNK = 2_500_000
 # A pointer's reach doubles with each step: 2^20 spans above one another. What is still open then runs in a circle.
 JUMPS_MAX = 20
 # Inference spans of one request inside each other; the layers are five.
@@ -36,18 +38,26 @@ def ranked_stages() -> list[str]:
     return ["gateway", "", *(stage for stage in ordered if stage != "gateway")]
 
 
-def assemble(store: Store, scope: Scope) -> None:
+def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK) -> None:
     """Fills work_requests and work_attempts from the spans that `scope` reads; rows of neighbouring windows are there too.
 
     Idempotent: it empties what it fills. Attempts that cross the border of the range that is read are cut.
     """
-    for table in SCRATCH:
-        store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
     run = _Run(store, scope)
-    _read(run)
-    _find_roots(run)
-    _find_attempts(run)
-    run.do("128_replicas", "129_stages", "130_drafts", "131_hints", "132_requests", "133_attempts")
+    run.truncate(*SCRATCH)
+    arrays = lookups(store, scope.config_hash, run.parameters["stages"])
+    run.do("100_rules", "101_spans", **arrays)
+    if run.count("102_duplicates_count"):
+        run.do("103_duplicates")
+    chunks = max(1, -(-run.count("105_count") // spans_per_chunk))
+    for chunk in range(chunks):
+        run.parameters |= {"chunks": chunks, "chunk": chunk}
+        run.do("104_facts", **arrays)
+        _find_roots(run)
+        _find_attempts(run)
+        run.do("128_replicas", "129_stages", "130_drafts", "131_hints", "132_requests", "133_attempts")
+        run.truncate(*OF_CHUNK)
+    run.truncate(*OF_RUN)
 
 
 class _Run:
@@ -67,6 +77,10 @@ class _Run:
             "derived": qualities.index(Quality.DERIVED) + 1,
         }
 
+    def truncate(self, *tables: str) -> None:
+        for table in tables:
+            self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
+
     def do(self, *names: str, **more: Any) -> None:
         for name in names:
             self.store.command(statement(SQL, name), {**self.parameters, **more})
@@ -80,13 +94,6 @@ class _Run:
             if not self.count("112_open", **{"pass": which}, step=step):
                 return
             self.do("111_jump", **{"pass": which}, step=step)
-
-
-def _read(run: _Run) -> None:
-    arrays = lookups(run.store, run.parameters["config_hash"], run.parameters["stages"])
-    run.do("100_rules", "101_spans", **arrays)
-    if run.count("102_duplicates_count"):
-        run.do("103_duplicates")
 
 
 def _find_roots(run: _Run) -> None:

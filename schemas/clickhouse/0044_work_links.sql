@@ -1,7 +1,7 @@
 -- Scratch of the one running attribution job: pointers up a trace, one row per (pass, span, viewer) and step of pointer jumping.
 -- Nodes are the spans with role request or inference. `open`: the search goes on at span `at`; the last row of a pointer is not open.
 --   unmarked  a span that is no node but somebody's parent -> its nearest node; `within`: the innermost stage from here up to that node
---   mark      a node -> its nearest node above
+--   mark      a node -> its nearest node above; `hard`: to whom it belongs is not plain from this alone, nor for the rest of its trace
 --   above     a node -> its nearest request span above that `viewer`, a principal, may join
 --   claim     a platform request span -> `viewer` is the tenant principal that it names
 --   root      an inference span -> the request span that it belongs to
@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS work_links (
     at FixedString(8),
     state LowCardinality(String),  -- found, nothing, open; '' is what a LEFT JOIN gives where there is no row
     stage UInt8,
-    within UInt8
+    within UInt8,
+    hard UInt8
 ) ENGINE = MergeTree ORDER BY (pass, step)
 SETTINGS ratio_of_defaults_for_sparse_serialization = 1

@@ -13,5 +13,5 @@ CREATE TABLE IF NOT EXISTS work_nodes (
     island FixedString(8),
     outer UInt8,
     foreign UInt8
-) ENGINE = MergeTree ORDER BY (trace_id, span_id)
+) ENGINE = MergeTree ORDER BY tuple()
 SETTINGS ratio_of_defaults_for_sparse_serialization = 1

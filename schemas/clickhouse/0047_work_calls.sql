@@ -7,5 +7,5 @@ CREATE TABLE IF NOT EXISTS work_calls (
     island FixedString(8),
     foreign UInt8,
     outer UInt8
-) ENGINE = MergeTree ORDER BY (trace_id, span_id)
+) ENGINE = MergeTree ORDER BY tuple()
 SETTINGS ratio_of_defaults_for_sparse_serialization = 1

@@ -10,5 +10,5 @@ CREATE TABLE IF NOT EXISTS work_stages (
     intervals Array(Tuple(stage UInt8, started_ns Int64, ended_ns Int64, place UInt32)),
     hints Array(Tuple(started_ns Int64, span_id FixedString(8), ended_ns Nullable(Int64), failed UInt8, fields Map(LowCardinality(String), String))),
     facts Array(Tuple(stage UInt8, started_ns Int64, span_id FixedString(8), delivery_proof UInt8, fields Map(LowCardinality(String), String)))
-) ENGINE = MergeTree ORDER BY (trace_id, root)
+) ENGINE = MergeTree ORDER BY tuple()
 SETTINGS ratio_of_defaults_for_sparse_serialization = 1

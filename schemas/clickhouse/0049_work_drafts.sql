@@ -43,5 +43,5 @@ CREATE TABLE IF NOT EXISTS work_drafts (
     expected_hit_tokens Nullable(UInt64),
     best_hit_tokens Nullable(UInt64),
     flags Array(LowCardinality(String))
-) ENGINE = MergeTree ORDER BY (trace_id, root)
+) ENGINE = MergeTree ORDER BY tuple()
 SETTINGS ratio_of_defaults_for_sparse_serialization = 1

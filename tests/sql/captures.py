@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline.attribution.assembly import assemble
+from pipeline.attribution.assembly import SPANS_PER_CHUNK, assemble
 from pipeline.attribution.scope import Scope
 from pipeline.configuration import load_configuration, store_configuration
 from pipeline.store import Store
@@ -34,9 +34,9 @@ def scope_of_all(store: Store, config_hash: str) -> Scope:
     return Scope(7, config_hash, first // WINDOW * WINDOW, (last // WINDOW + 1) * WINDOW, WINDOW, SECOND, 300 * SECOND, 3600 * SECOND)
 
 
-def assembled(store: Store, config_hash: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def assembled(store: Store, config_hash: str, spans_per_chunk: int = SPANS_PER_CHUNK) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(requests, attempts) in time order, after one run over everything."""
-    assemble(store, scope_of_all(store, config_hash))
+    assemble(store, scope_of_all(store, config_hash), spans_per_chunk)
     requests = store.query("SELECT * FROM work_requests ORDER BY started_at, request_id").dicts()
     attempts = store.query("SELECT * FROM work_attempts ORDER BY request_id, attempt_no").dicts()
     return requests, attempts

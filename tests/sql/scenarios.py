@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.attribution.assembly import SPANS_PER_CHUNK
 from pipeline.store import Store
 from tests.conftest import empty
 from tests.sql.captures import assembled, configure
@@ -52,10 +53,12 @@ class World:
         return Outcome(requests, sorted(attempts, key=lambda row: (ids.index(row["request_id"]), row["attempt_no"])))
 
 
-def assembled_world(engine: Store, rows: list[Row], directory: Path, files: Mapping[str, str] | None = None) -> World:
+def assembled_world(
+    engine: Store, rows: list[Row], directory: Path, files: Mapping[str, str] | None = None, spans_per_chunk: int = SPANS_PER_CHUNK
+) -> World:
     empty(engine)
     config_hash = configure(engine, directory, files)
     stored(engine, rows)
-    world = World(*assembled(engine, config_hash))
+    world = World(*assembled(engine, config_hash, spans_per_chunk))
     empty(engine)
     return world

@@ -3,10 +3,12 @@ what was done there; nothing is copied from the program's own output."""
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.store import Store
+from tests.conftest import empty
 from tests.ingest import ingest
 from tests.sql.captures import assembled, bodies, configure, only
 
@@ -40,14 +42,24 @@ READINGS = {
 }
 
 
+Reading = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
 @pytest.fixture
 def config_hash(store: Store, tmp_path: Path) -> str:
     return configure(store, tmp_path)
 
 
-def test_each_request_is_read_as_it_was_made(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, _ = assembled(store, config_hash)
+@pytest.fixture(scope="module")
+def reading(engine: Store, tmp_path_factory: pytest.TempPathFactory) -> Reading:
+    """(requests, attempts) of the capture, assembled once."""
+    empty(engine)
+    ingest(engine, bodies(CAPTURE))
+    return assembled(engine, configure(engine, tmp_path_factory.mktemp("config")))
+
+
+def test_each_request_is_read_as_it_was_made(reading: Reading) -> None:
+    requests, _ = reading
     columns = (
         "tenant", "model", "input_tokens", "input_cache_read_tokens", "output_tokens", "streamed", "outcome", "delivery",
         "attempts", "failed_attempts",
@@ -55,9 +67,8 @@ def test_each_request_is_read_as_it_was_made(store: Store, config_hash: str) -> 
     assert dict(enumerate(only(requests, *columns), start=1)) == READINGS
 
 
-def test_what_no_span_tells_is_unknown_and_not_zero(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, attempts = assembled(store, config_hash)
+def test_what_no_span_tells_is_unknown_and_not_zero(reading: Reading) -> None:
+    requests, attempts = reading
     assert {row["output_reasoning_tokens"] for row in requests + attempts} == {None}  # two answers had 220, told only in logs
     assert all("split_unknown" in row["flags"] for row in requests if row["output_tokens"] is not None)
     assert only(requests[8:10], "usage_state", "usage_source", "output_text_tokens") == [("unknown", "none", None)] * 2
@@ -66,9 +77,8 @@ def test_what_no_span_tells_is_unknown_and_not_zero(store: Store, config_hash: s
     assert {row["tpot_ns"] for row in requests} == {None}
 
 
-def test_tenants_add_up_to_what_the_stub_was_asked(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, _ = assembled(store, config_hash)
+def test_tenants_add_up_to_what_the_stub_was_asked(reading: Reading) -> None:
+    requests, _ = reading
     sums = {
         tenant: [sum(row[column] or 0 for row in requests if row["tenant"] == tenant) for column in columns]
         for columns in (("input_tokens", "output_tokens", "input_cache_read_tokens"),)
@@ -77,9 +87,8 @@ def test_tenants_add_up_to_what_the_stub_was_asked(store: Store, config_hash: st
     assert sums == {"team-red": [882, 440, 256], "team-blue": [2691 + 11, 412 + 5, 1792]}  # + the gateway's own count of request 11
 
 
-def test_thirteen_attempts_of_which_three_failed(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, attempts = assembled(store, config_hash)
+def test_thirteen_attempts_of_which_three_failed(reading: Reading) -> None:
+    requests, attempts = reading
     assert len(attempts) == 13 and [row["outcome"] for row in attempts].count("failed") == 3
     fallback = [row for row in attempts if row["request_id"] == requests[7]["request_id"]]
     assert only(fallback, "attempt_no", "model", "outcome", "http_status", "usage_state", "input_tokens", "output_tokens") == [
@@ -93,9 +102,8 @@ def test_thirteen_attempts_of_which_three_failed(store: Store, config_hash: str)
     assert only(retry, "outcome", "delivery", "delivered_tokens") == [("failed", "none", 0), ("useful", "confirmed", 40)]
 
 
-def test_one_count_under_two_names_is_counted_once_and_both_are_kept(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    _, attempts = assembled(store, config_hash)
+def test_one_count_under_two_names_is_counted_once_and_both_are_kept(reading: Reading) -> None:
+    _, attempts = reading
     cached = next(row for row in attempts if row["model"] == "gpt-stub-cached")
     assert cached["input_tokens"] == 2048 and cached["input_uncached_tokens"] == 512
     assert cached["raw_usage"] == {
@@ -107,18 +115,16 @@ def test_one_count_under_two_names_is_counted_once_and_both_are_kept(store: Stor
     }
 
 
-def test_time_to_first_token_is_counted_from_the_gateway(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, _ = assembled(store, config_hash)
+def test_time_to_first_token_is_counted_from_the_gateway(reading: Reading) -> None:
+    requests, _ = reading
     # Request 05: its chat span starts 12,595,205 ns after the gateway's, its first chunk comes 0.030361175537109375 s later.
     assert requests[4]["ttft_ns"] == 12_595_205 + 30_361_176
     assert requests[4]["stage_quality"]["ttft"] == "attribute"
     assert [row["ttft_ns"] is not None for row in requests] == [bool(reading[5]) for reading in READINGS.values()]
 
 
-def test_stages_and_other_add_up_to_each_requests_time(store: Store, config_hash: str) -> None:
-    ingest(store, bodies(CAPTURE))
-    requests, _ = assembled(store, config_hash)
+def test_stages_and_other_add_up_to_each_requests_time(reading: Reading) -> None:
+    requests, _ = reading
     for row in requests:
         assert sum(row["stage_ns"].values()) == row["e2e_ns"] == (row["stage_ns"]["gateway"] + sum(
             value for stage, value in row["stage_ns"].items() if stage != "gateway"
@@ -129,22 +135,21 @@ def test_stages_and_other_add_up_to_each_requests_time(store: Store, config_hash
     }  # fmt: skip
 
 
-def test_the_order_of_arrival_and_a_second_delivery_change_nothing(store: Store, config_hash: str) -> None:
+def test_the_order_of_arrival_and_a_second_delivery_change_nothing(store: Store, config_hash: str, reading: Reading) -> None:
     messages = bodies(CAPTURE)
-    ingest(store, messages)
-    once = assembled(store, config_hash)
-    assert assembled(store, config_hash) == once
     shuffled = messages * 2
     random.Random(5).shuffle(shuffled)
-    store.command("TRUNCATE TABLE spans")
     ingest(store, shuffled, first_offset=100)
-    assert assembled(store, config_hash) == once
+    assert assembled(store, config_hash) == reading
+    assert assembled(store, config_hash) == reading
 
 
-def test_a_trace_id_and_an_absent_parent_that_two_stacks_share_make_no_common_request(store: Store, config_hash: str) -> None:
+def test_a_trace_id_and_an_absent_parent_that_two_stacks_share_make_no_common_request(
+    store: Store, config_hash: str, reading: Reading
+) -> None:
     """LiteLLM's request 12 and vLLM's 0003 got the same traceparent from the caller; its span was never sent."""
+    alone, _ = reading
     ingest(store, bodies(CAPTURE))
-    alone, _ = assembled(store, config_hash)
     ingest(store, bodies("vllm"), first_offset=100)
     both, _ = assembled(store, config_hash)
     shared = [row for row in both if row["request_id"].startswith("0af7651916cd43dd8448eb211c80319c")]

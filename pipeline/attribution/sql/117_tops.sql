@@ -2,8 +2,9 @@
 INSERT INTO work_links (pass, step, trace_id, span_id, at, state)
 WITH alone AS (
     SELECT trace_id, span_id, principal
-    FROM work_spans
-    WHERE role = 'inference' AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM work_links WHERE pass = 'root')
+    FROM work_facts
+    WHERE role = 'inference' AND trace_id IN (SELECT trace_id FROM work_links WHERE pass = 'mark' AND hard = 1)
+        AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM work_links WHERE pass = 'root')
 )
 SELECT
     'top',

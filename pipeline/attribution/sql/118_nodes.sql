@@ -19,14 +19,20 @@ WITH
                     max(coalesce(ended_ns, started_ns)) OVER (
                         PARTITION BY trace_id, parent_span_id, principal, sibling ORDER BY started_ns, span_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                     ) AS reached_ns
-                FROM work_spans
+                FROM work_facts
                 WHERE role = 'inference' AND sibling != ''
             )
         )
     ),
     islands AS (SELECT trace_id, span_id, first.2 AS island FROM siblings WHERE first.2 != span_id),
-    requests AS (SELECT trace_id, span_id, principal FROM work_spans WHERE role = 'request'),
-    roots AS (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'root'),
+    requests AS (SELECT trace_id, span_id, principal FROM work_facts WHERE role = 'request'),
+    -- Plain traces: the mark is the request. Others: pass `root`.
+    roots AS (
+        SELECT trace_id, span_id, at
+        FROM work_links
+        WHERE pass = 'root'
+            OR (pass = 'mark' AND state = 'found' AND trace_id NOT IN (SELECT trace_id FROM work_links WHERE pass = 'mark' AND hard = 1))
+    ),
     tops AS (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'top' AND state = 'found'),
     -- Inference spans around a request span: the client's view of it, which is no request of its own.
     outers AS (
@@ -40,9 +46,9 @@ WITH
             SELECT u.trace_id AS trace_id, if(t.at = toFixedString('', 8), u.around, t.at) AS top, u.request AS request, u.principal AS request_principal
             FROM (
                 SELECT l.trace_id AS trace_id, l.at AS around, r.span_id AS request, r.principal AS principal
-                FROM (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'mark' AND state = 'found') AS l
+                FROM (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'mark' AND state = 'found' AND trace_id IN (SELECT trace_id FROM work_links WHERE pass = 'mark' AND hard = 1)) AS l
                 INNER JOIN requests AS r ON r.trace_id = l.trace_id AND r.span_id = l.span_id
-                INNER JOIN (SELECT trace_id, span_id, principal FROM work_spans WHERE role = 'inference') AS i
+                INNER JOIN (SELECT trace_id, span_id, principal FROM work_facts WHERE role = 'inference') AS i
                     ON i.trace_id = l.trace_id AND i.span_id = l.at
                 WHERE (l.trace_id, l.at) NOT IN (SELECT trace_id, span_id FROM roots)
                     AND (
@@ -63,9 +69,18 @@ WITH
             s.principal AS principal,
             s.started_ns AS started_ns,
             coalesce(s.ended_ns, s.started_ns) AS ended_ns,
-            multiIf(s.role = 'request', s.span_id, r.at != toFixedString('', 8), r.at, t.at != toFixedString('', 8), t.at, s.span_id) AS outermost,
+            multiIf(
+                s.role = 'request', s.span_id,
+                r.at != toFixedString('', 8), r.at,
+                t.at != toFixedString('', 8), t.at,
+                s.span_id
+            ) AS outermost,
             s.role = 'inference' AND r.at = toFixedString('', 8) AS alone
-        FROM (SELECT * FROM work_spans WHERE role IN ('request', 'inference')) AS s
+        FROM (
+            SELECT trace_id, span_id, role, layer, principal, started_ns, ended_ns
+            FROM work_facts
+            WHERE role IN ('request', 'inference')
+        ) AS s
         LEFT ANY JOIN roots AS r ON r.trace_id = s.trace_id AND r.span_id = s.span_id
         LEFT ANY JOIN tops AS t ON t.trace_id = s.trace_id AND t.span_id = s.span_id
     )

@@ -2,7 +2,7 @@
 -- else what the resource calls itself.
 INSERT INTO work_replicas (resource_key, epoch, until_ns, replica, listed)
 WITH
-    resources AS (SELECT resource_key, any(resource) AS resource FROM work_spans WHERE resource_key != 0 GROUP BY resource_key),
+    resources AS (SELECT resource_key, any(resource) AS resource FROM work_spans WHERE resource_key != 0 AND cityHash64(trace_id) % {chunks:UInt32} = {chunk:UInt32} GROUP BY resource_key),
     rows AS (SELECT * FROM inventory WHERE config_hash = {config_hash:String} AND from_ns < {read_to_ns:Int64} AND to_ns > {read_from_ns:Int64}),
     (
         SELECT arraySort(arrayDistinct(arrayConcat(

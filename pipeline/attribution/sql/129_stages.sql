@@ -15,20 +15,30 @@ WITH
             principal,
             -- Four arrays of numbers: groupArray of a tuple costs several times as much.
             arrayZip(groupArrayIf(stage, drawn), groupArrayIf(started_ns, drawn), groupArrayIf(assumeNotNull(ended_ns), drawn), groupArrayIf(place, drawn)) AS intervals,
-            groupArrayIf((started_ns, span_id, ended_ns, failed, fields), role = 'attempt_hint') AS hints,
-            groupArrayIf((stage, started_ns, span_id, delivery_proof, fields), told) AS facts
+            [] AS hints,
+            [] AS facts
         FROM (
             SELECT
-                trace_id, span_id, parent_span_id, principal, started_ns, ended_ns, failed, role, stage, delivery_proof, fields,
+                trace_id, parent_span_id, principal, started_ns, ended_ns, stage,
                 stage > 0 AND isNotNull(ended_ns) AS drawn,
-                notEmpty(fields) OR stage = {stream:UInt8} AS told,
                 transform(
                     if(resource_key = 0, 0, cityHash64(resource_key, toUInt32(arrayCount(t -> t <= started_ns, replicas.2)))),
                     replicas.1.1, arrayMap(n -> toUInt32(n), arrayEnumerate(replicas.1)), toUInt32(0)
                 ) AS place
             FROM work_spans
-            WHERE role IN ('stage', 'attempt_hint')
+            WHERE cityHash64(trace_id) % {chunks:UInt32} = {chunk:UInt32} AND role IN ('stage', 'attempt_hint')
         )
+        GROUP BY trace_id, parent_span_id, principal
+        UNION ALL
+        SELECT
+            trace_id,
+            parent_span_id,
+            principal,
+            [],
+            groupArrayIf((started_ns, span_id, ended_ns, failed, fields), role = 'attempt_hint'),
+            groupArrayIf((stage, started_ns, span_id, delivery_proof, fields), role = 'stage')
+        FROM work_facts
+        WHERE role IN ('stage', 'attempt_hint')
         GROUP BY trace_id, parent_span_id, principal
     ),
     nodes AS (SELECT trace_id, span_id FROM work_nodes),

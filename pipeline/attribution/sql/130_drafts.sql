@@ -71,7 +71,7 @@ WITH
                     ),
                     arrayFilter(k -> startsWith(k, 'told/'), mapKeys(s.fields))
                 )) AS durations
-            FROM (SELECT * FROM work_spans WHERE role = 'inference') AS s
+            FROM (SELECT * FROM work_facts WHERE role = 'inference') AS s
             INNER JOIN work_calls AS c ON c.trace_id = s.trace_id AND c.span_id = s.span_id
         )
     ),

@@ -46,7 +46,7 @@ WITH
             s.skewed AS skewed,
             s.fields AS fields,
             toUInt16OrNull(s.fields['http_status']) AS http_status
-        FROM (SELECT * FROM work_spans WHERE role IN ('request', 'inference')) AS s
+        FROM (SELECT * FROM work_facts WHERE role IN ('request', 'inference')) AS s
         WHERE s.role = 'request' OR (s.trace_id, s.span_id) IN (SELECT trace_id, root FROM work_nodes WHERE role = 'inference')
     ),
     -- Its attempts in their order. A hint without a call failed if another attempt follows (2: nobody knows).
@@ -159,14 +159,16 @@ WITH
                 arrayMap(x -> (x.1, x.4), told),
                 arrayMap(x -> (x.2, x.4), told_by_stages)
             ) AS emitted,
-            arraySort(arrayDistinct(emitted.1)) AS stages
+            arraySort(emitted) AS by_rank,
+            -- (rank, quality) of each stage once.
+            arrayFilter((x, next) -> x.1 != next, by_rank, arrayResize(arrayPopFront(by_rank.1), length(by_rank), toUInt8(0))) AS stages
         FROM joined
     ),
     -- The union of all that lies at a rank or further in; what it has more than the next rank's is the rank's own.
     covered AS (
         SELECT
             *,
-            if(isNull(closed_ns), [], arraySort(arrayDistinct(arrayConcat(drawn.1, stages)))) AS ranks,
+            if(isNull(closed_ns), [], arraySort(arrayDistinct(arrayConcat(drawn.1, stages.1)))) AS ranks,
             arrayMap(rank -> arrayReduce('intervalLengthSumIf', drawn.2, drawn.3, arrayMap(x -> x >= rank, drawn.1)), ranks) AS covered_ns,
             arrayFilter(x -> x.2 >= {kernel:UInt8}, told_by_stages) AS busy
         FROM drawn
@@ -182,6 +184,8 @@ WITH
     divided AS (
         SELECT
             * EXCEPT (busy_times),
+            arrayFilter(rank -> rank != {inference:UInt8}, ranks) AS plain_ranks,
+            arrayFilter((ns, rank) -> rank != {inference:UInt8}, own_ns, ranks) AS plain_ns,
             arrayFlatten(arrayMap(
                 outside -> arrayMap(
                     (rank, ns, reached) -> (
@@ -346,35 +350,20 @@ SELECT
     if(
         isNull(closed_ns),
         map(),
-        CAST(
+        mapFromArrays(
+            arrayMap(rank -> if(rank = {inference:UInt8}, 'other', {stages:Array(String)}[rank]), arrayPushBack(plain_ranks, {inference:UInt8})),
             arrayPushBack(
-                arrayMap(
-                    rank -> (
-                        {stages:Array(String)}[rank],
-                        own_ns[indexOf(ranks, rank)]
-                            - arraySum(x -> if(x.2 = rank, x.3, 0), carved)
-                            + arraySum(x -> if(x.1 = rank, x.3, 0), carved)
-                    ),
-                    stages
-                ),
-                ('other', e2e_ns - if(empty(covered_ns), 0, covered_ns[1]) + own_ns[indexOf(ranks, {inference:UInt8})])
-            ),
-            'Map(LowCardinality(String), UInt64)'
+                arrayMap((rank, ns) -> ns - arraySum(x -> if(x.2 = rank, x.3, 0), carved) + arraySum(x -> if(x.1 = rank, x.3, 0), carved), plain_ranks, plain_ns),
+                e2e_ns - if(empty(covered_ns), 0, covered_ns[1]) + own_ns[indexOf(ranks, {inference:UInt8})]
+            )
         )
     ),
-    CAST(
+    mapFromArrays(
+        arrayConcat(if(isNull(closed_ns), [], arrayMap(x -> {stages:Array(String)}[x.1], stages)), if(isNull(ttft_ns), [], ['ttft'])),
         arrayConcat(
-            if(
-                isNull(closed_ns),
-                [],
-                arrayMap(
-                    rank -> ({stages:Array(String)}[rank], {qualities:Array(String)}[arrayMax(x -> if(x.1 = rank, x.2, 0), emitted)]),
-                    stages
-                )
-            ),
-            if(isNull(ttft_ns), [], [('ttft', if(notEmpty(streams), 'span', 'attribute'))])
-        ),
-        'Map(LowCardinality(String), LowCardinality(String))'
+            if(isNull(closed_ns), [], arrayMap(x -> {qualities:Array(String)}[x.2], stages)),
+            if(isNull(ttft_ns), [], [if(notEmpty(streams), 'span', 'attribute')])
+        )
     ),
     arraySort(arrayDistinct(arrayConcat(
         arrayFilter(f -> f IN ('foreign', 'sampled', 'clock_skew', 'replica_unlisted'), flags),

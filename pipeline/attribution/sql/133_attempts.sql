@@ -38,7 +38,7 @@ WITH
             multiIf(j.hinted AND j.attempt_no < j.attempts, 1, j.hinted, r.failed_attempts > j.certain_failures, j.failed) AS failed,
             max(if(failed, 0, j.attempt_no)) OVER (PARTITION BY j.trace_id, j.root) AS good
         FROM judged AS j
-        INNER JOIN work_requests AS r ON r.trace_id = j.trace_id AND r.root_span_id = j.root
+        INNER JOIN (SELECT * FROM work_requests WHERE cityHash64(trace_id) % {chunks:UInt32} = {chunk:UInt32}) AS r ON r.trace_id = j.trace_id AND r.root_span_id = j.root
     )
 SELECT
     e.window_from,
