@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -161,7 +161,3 @@ def _open_server(settings: StoreSettings) -> Store:
     except (OSError, ClickHouseError) as error:
         raise StoreDown(f"ClickHouse at {url.scheme}://{url.hostname}:{url.port}: {error}") from error
     return Store(settings, client, embedded=False)
-
-
-def quote_names(columns: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in columns)
