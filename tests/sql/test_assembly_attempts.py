@@ -146,6 +146,8 @@ ROWS: list[Row] = [
     call("minus", **{"in": -1, "out": "-1"}),
     call("text", **{"in": "10", "out": "5.0", "status": "200", "stream": "True"}),
     call("junk", **{"in": "many", "out": "null"}),
+    call("absurd", **{"in": 2**63 - 1, "out": 2**40 + 1}),
+    call("most", **{"in": 2**40, "out": 2**40}),
     call("next", **{"out.new": "-", "out": 9, "model.alias": "", "model": "m"}),
     call("prefer", **{"out.new": 8, "out": 9}),
     call("reason", why='["length", "stop"]'),
@@ -298,6 +300,7 @@ def test_input_that_leaves_cached_tokens_out_is_made_inclusive(world: World) -> 
     ("trace", "input", "output"),
     [
         ("zero", 0, 0), ("minus", None, None), ("text", 10, 5), ("junk", None, None), ("next", 10, 9), ("prefer", 10, 8),
+        ("absurd", None, None), ("most", 2**40, 2**40),
     ],
 )  # fmt: skip
 def test_values_are_read_by_rule(world: World, trace: str, input: int | None, output: int | None) -> None:

@@ -49,6 +49,9 @@ FROM (
                     if(text = 'null' OR (startsWith(text, '-') AND (text = '-' OR toFloat64OrZero(text) < 0)), '', text),
                     factor < 0,
                     multiIf(text IN ('true', 'True', '1'), '1', text IN ('false', 'False', '0'), '0', ''),
+                    -- More than 2^40 tokens is no count of one call; a few of them would wrap the sums of a window.
+                    has({token_fields:Array(UInt32)}, bitShiftRight(slot, 6)) AND toFloat64OrZero(text) * factor > 1099511627776,
+                    '',
                     factor = 1 AND toUInt64OrNull(text) IS NOT NULL,
                     text,
                     ifNull((toFloat64OrNull(text) * factor AS told) >= 0 AND told < 9e18, 0),
