@@ -20,6 +20,7 @@ from tests.bench.alone import MeasurementFailed, in_own_process
 from tests.bench.freshness import ages_ms, nearest_rank
 from tests.otlp_bodies import trace_request
 
+ROOT = alone.ROOT
 EVERY = {(m.module, json.dumps({**m.arguments, **m.smallest})): m for part in parts.parts().values() for m in part.measurements}
 
 
@@ -148,7 +149,7 @@ def test_a_measurement_does_not_outlive_a_killed_bench(tmp_path: Path, monkeypat
     with _module(tmp_path, HANGS, monkeypatch) as module:
         run = f"import tests.bench.alone as a; a.ROOT = '{alone.ROOT}'; a.in_own_process('{module}', {{'pids': '{pids}'}}, 600)"
         # A temporary directory of the test: the killed process cannot delete its own.
-        bench = subprocess.Popen([sys.executable, "-c", run], env={**os.environ, "TMPDIR": str(tmp_path)})
+        bench = subprocess.Popen([sys.executable, "-c", run], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)})
         until = time.monotonic() + 60
         while not (pids.exists() and pids.read_text()):
             assert time.monotonic() < until
@@ -177,5 +178,5 @@ def test_a_part_that_does_not_exist_is_refused() -> None:
 
 
 def test_one_part_can_be_run_alone() -> None:
-    told = subprocess.run([sys.executable, "-m", "tests.bench", "--help"], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, "-m", "tests.bench", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "whole-way" in told.stdout
