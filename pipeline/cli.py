@@ -53,7 +53,7 @@ def up(
     no_viewer: Annotated[bool, typer.Option("--no-viewer", help="Without the web page.")] = False,
 ) -> None:
     """Run everything on this machine until stopped: receivers, loader, attribution, viewer, ClickHouse's HTTP interface."""
-    from pipeline.up import run_up
+    from pipeline.serving.up import run_up
 
     command = prepare(config, data, as_json, verbose)
     pages = None if no_viewer else _pages
@@ -63,7 +63,7 @@ def up(
 @app.command()
 def receive(config: Config = None, data: Data = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Run only the OTLP receivers, writing to the log."""
-    from pipeline.processes import run_receivers
+    from pipeline.serving.processes import run_receivers
 
     command = prepare(config, data, as_json, verbose)
     run_receivers(command, _receive, _counters(), _stop_on_signals())
@@ -81,8 +81,8 @@ def demo(
     """The whole main job on a modelled cluster: telemetry in over OTLP, dashboard, report and bill out, checked against the truth."""
     from collectors.workload.options import ReplayOptions
     from collectors.workload.replay import replay as run_replay
-    from pipeline.configuration import EXAMPLE
-    from pipeline.demo import Demo
+    from pipeline.configuration.versions import EXAMPLE
+    from pipeline.demo.run import Demo
 
     command = prepare(config or EXAMPLE, None, as_json, verbose)  # not ./tokenpath.d, which knows other replicas
 
@@ -156,9 +156,9 @@ def migrate(
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if something is missing.")] = False,
 ) -> None:
     """Bring the store's tables up to date."""
-    from pipeline import migrate as migrations
-    from pipeline.configuration import store_configuration
-    from pipeline.instance import store_for_command
+    from pipeline.configuration.versions import store_configuration
+    from pipeline.serving.instance import store_for_command
+    from pipeline.store import migrate as migrations
 
     command = prepare(config, data, as_json, verbose)
     with store_for_command(command.settings.store, command.data) as store:
@@ -185,7 +185,7 @@ def load(
     ] = False,
 ) -> None:
     """Carry spans and metrics from the log into the store."""
-    from pipeline.processes import run_loader
+    from pipeline.serving.processes import run_loader
 
     command = prepare(config, data, as_json, verbose)
     loaded = run_loader(command, once, from_beginning, _stop_on_signals())
@@ -242,9 +242,9 @@ def report(
     csv: Annotated[Path | None, typer.Option(help="Write the figures to this file, one line for each.")] = None,
 ) -> None:
     """Spend, cost per million useful tokens, waste, cache savings and latency. Default: the month to date."""
-    from pipeline.report import ReportQuery, build_report, month_to_date
-    from pipeline.report_files import to_csv, to_json
-    from pipeline.report_table import render
+    from pipeline.reporting.files import to_csv, to_json
+    from pipeline.reporting.report import ReportQuery, build_report, month_to_date
+    from pipeline.reporting.table import render
 
     command = prepare(config, data, as_json, verbose)
     first, last = month_to_date(datetime.now(UTC))
@@ -273,10 +273,10 @@ def status(
     quality: Annotated[bool, typer.Option("--quality", help="Also what limits the trust in the figures of the last 30 days.")] = False,
 ) -> None:
     """Lag, dead letters, freshness, windows, conservation. Exit 1 if conservation is broken or the loader stands."""
-    from pipeline.processes import loader_stands, positions
-    from pipeline.report import ReportQuery, build_report
-    from pipeline.report_table import quality_lines
-    from pipeline.status import build_status, render, to_json
+    from pipeline.reporting.report import ReportQuery, build_report
+    from pipeline.reporting.status import build_status, render, to_json
+    from pipeline.reporting.table import quality_lines
+    from pipeline.serving.processes import loader_stands, positions
 
     command = prepare(config, data, as_json, verbose)
     now = datetime.now(UTC)
@@ -307,7 +307,7 @@ def export_focus(
 ) -> None:
     """FOCUS Cost and Usage rows of a month, from the price book."""
     from pipeline.billing.focus import export_focus as write
-    from pipeline.status import check_conserved
+    from pipeline.reporting.status import check_conserved
 
     command = prepare(config, data, as_json, verbose)
     destination = out.absolute()
@@ -330,7 +330,7 @@ def dead_letters_list(
     reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
 ) -> None:
     """Show messages that could not be decoded, newest last."""
-    from pipeline.dead_letter_commands import show
+    from pipeline.loading.dead_letter_commands import show
 
     show(prepare(config, data, as_json, verbose), limit, reason)
 
@@ -345,7 +345,7 @@ def dead_letters_replay(
     reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
 ) -> None:
     """Put dead letters back into their topics, for instance after an update that can read them."""
-    from pipeline.dead_letter_commands import send_again
+    from pipeline.loading.dead_letter_commands import send_again
 
     send_again(prepare(config, data, as_json, verbose), limit, reason)
 
@@ -500,13 +500,13 @@ def _progress(command: Command, unit: str) -> Any:
 
 
 def _reading(command: Command) -> Any:
-    from pipeline.instance import migrated_store
+    from pipeline.serving.instance import migrated_store
 
     return migrated_store(command.settings.store, command.data)
 
 
 def _dead_letters(command: Command) -> int | None:
-    from pipeline.processes import dead_letter_count
+    from pipeline.serving.processes import dead_letter_count
 
     return dead_letter_count(command.settings)
 

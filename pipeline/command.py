@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.logging import RichHandler
 
-from pipeline.configuration import Configuration, load_configuration
+from pipeline.configuration.versions import Configuration, load_configuration
 from pipeline.errors import EXIT_CONFIGURATION, EXIT_DEPENDENCY, TokenpathError
 from schemas.log import LogFull, LogUnavailable
 from schemas.settings import LogSettings, Settings, StoreSettings

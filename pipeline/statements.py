@@ -6,7 +6,7 @@ from importlib.resources import files
 
 @cache
 def statement(package: str, name: str) -> str:
-    """Text of `<name>.sql` in a package folder such as `pipeline.attribution.sql`; parameters are server-side (`{name:Type}`)."""
+    """Text of `<name>.sql` in a package folder such as `pipeline.billing.sql`; parameters are server-side (`{name:Type}`)."""
     root, _, inner = package.partition(".")
     folder = files(root)
     for part in inner.split(".") if inner else ():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.settings import StoreSettings
 from tests.kafka_broker import kafka_broker
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.envelope import Arrival, Signal, insert, wrap
-from pipeline.store import Store
+from pipeline.loading.envelope import Arrival, Signal, insert, wrap
+from pipeline.store.client import Store
 from schemas.log import METRICS_TOPIC, TRACES_TOPIC, Record
 
 RECEIVED_NS = 1_796_083_200_000_000_000  # 2026-12-01T00:00:00Z, just after the captures

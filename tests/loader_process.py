@@ -13,11 +13,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline import dead_letter
-from pipeline.loader import Loader
+from pipeline.loading import dead_letter
+from pipeline.loading.loader import Loader
 from pipeline.log import open_append_log, open_read_log
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.log import DEAD_LETTERS_TOPIC, ReadLog, Record, TopicPartition
 from schemas.settings import LoaderSettings, LogSettings, Settings, StoreSettings, TopicSettings
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.instance import Endpoint, live_endpoint
+from pipeline.serving.instance import Endpoint, live_endpoint
 
 START_SECONDS = 90
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from pipeline.envelope import varint
+from pipeline.loading.envelope import varint
 from tests.ingest import RECEIVED_NS
 
 START_NS = RECEIVED_NS - 3_600_000_000_000

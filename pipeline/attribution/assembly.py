@@ -1,4 +1,4 @@
-"""Assembly: from spans to requests and attempts, in ClickHouse. This module only orders the statements (pipeline/attribution/sql/1*.sql).
+"""Assembly: from spans to requests and attempts, in ClickHouse. This module only orders the statements (pipeline/attribution/sql/assembly).
 
     spans -> work_spans (read once, each by its profile rule) -> work_links (pointers up the traces) -> work_nodes (whose request is it)
           -> work_calls (which attempt shows it) -> work_stages, work_drafts -> work_requests, work_attempts
@@ -11,10 +11,10 @@ from typing import Any
 from pipeline.attribution.readings import lookups
 from pipeline.attribution.scope import Scope
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.stages import RANK, STAGES, Quality
 
-SQL = "pipeline.attribution.sql"
+SQL = "pipeline.attribution.sql.assembly"
 RESULTS = ("work_requests", "work_attempts")
 OF_RUN = ("work_rules", "work_spans")
 OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts")

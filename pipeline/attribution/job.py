@@ -29,7 +29,7 @@ from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import METHOD, USEFUL_POLICY, Scope
 from pipeline.errors import CheckFailed, TokenpathError
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
 
 Step = Callable[[Store, Scope], None]

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pipeline.attribution.scope import METHOD, USEFUL_POLICY, Scope
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
 
 logger = logging.getLogger(__name__)
 
-SQL = "pipeline.attribution.sql"
+SQL = "pipeline.attribution.sql.runs"
 SECOND_NS = 1_000_000_000
 COPIED = ("requests", "attempts", "pools", "ledger")  # scratch table work_<name>, run table <name>
 RUN_TABLES = (*COPIED, "unallocated_windows", "tenant_windows", "latency_windows", "rated_windows")

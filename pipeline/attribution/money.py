@@ -1,6 +1,6 @@
 """The cost book of one run: from work_attempts, inventory and GPU prices to work_pools, work_ledger and work_savings.
 
-Orders statements and checks their promise; all arithmetic is integer SQL (pipeline/attribution/sql/2*.sql).
+Orders statements and checks their promise; all arithmetic is integer SQL (pipeline/attribution/sql/money).
 """
 
 from collections import defaultdict
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pipeline.attribution.scope import Scope
 from pipeline.errors import CheckFailed
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 
-SQL = "pipeline.attribution.sql"
+SQL = "pipeline.attribution.sql.money"
 SCRATCH = ("work_segments", "work_legs", "work_slots", "work_shares", "work_pools", "work_ledger", "work_savings")
 ATTEMPTS_PER_CHUNK_MAX = 250_000  # 0.9 GB of engine memory; a slot is split within one chunk
 

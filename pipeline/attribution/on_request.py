@@ -12,11 +12,11 @@ from urllib.request import Request, urlopen
 
 from pipeline.attribution.windows import Attributor, attribute_range
 from pipeline.command import Command
-from pipeline.configuration import store_configuration
+from pipeline.configuration.versions import store_configuration
 from pipeline.errors import CheckFailed, ConfigurationError, DependencyDown
-from pipeline.instance import Endpoint, live_endpoint, store_for_command
-from pipeline.migrate import migrate
-from pipeline.store import Store
+from pipeline.serving.instance import Endpoint, live_endpoint, store_for_command
+from pipeline.store.client import Store
+from pipeline.store.migrate import migrate
 from schemas.settings import AttributionSettings
 
 Bounds = tuple[datetime, datetime]

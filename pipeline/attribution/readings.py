@@ -1,4 +1,4 @@
-"""Profile rules as lookup arrays: what pipeline/attribution/sql/100_rules and 101_spans need to read spans without a join.
+"""Profile rules as lookup arrays: what 100_rules.sql and 101_spans.sql need to read spans without a join.
 
 Numbers used by the statements: `rule` is rank + 1 (0: none), `number` an attribute's place in `keys` (1-based), `field` a field's place in
 `field_names` (1-based), `slot` = field * 64 + place of the attribute in the field's list of keys.
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.profile_rules import LITERAL
 
 FLAGS = frozenset({"streamed", "disconnected", "blocked"})
@@ -32,7 +32,7 @@ class _Reading:
 
 def lookups(store: Store, config_hash: str, stages: Sequence[str]) -> dict[str, Any]:
     """Parameters of 100_rules and 101_spans, from the rules of one configuration. `stages`: the numbering of stages."""
-    rules = store.query(statement("pipeline.attribution.sql", "10_profile_rules"), {"config_hash": config_hash}).dicts()
+    rules = store.query(statement("pipeline.attribution.sql.assembly", "10_profile_rules"), {"config_hash": config_hash}).dicts()
     return compiled(rules, stages)
 
 

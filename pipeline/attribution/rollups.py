@@ -7,9 +7,9 @@ from typing import Any
 from pipeline.attribution.scope import Scope
 from pipeline.billing.rating import Metered, Price, PriceBook, Rated, rate
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 
-SQL = "pipeline.attribution.sql"
+SQL = "pipeline.attribution.sql.rollups"
 
 # In this order: 41 shares out what 40 wrote.
 _INSERTS = ("40_unallocated_windows", "41_tenant_windows", "42_latency_windows")

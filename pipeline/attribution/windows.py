@@ -19,7 +19,7 @@ from pipeline.attribution.rhythm import PROVISIONAL_NS, Plan, WindowState, Work,
 from pipeline.attribution.rollups import roll_up
 from pipeline.errors import CheckFailed, DependencyDown
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
 
 logger = logging.getLogger(__name__)

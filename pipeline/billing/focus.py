@@ -20,7 +20,7 @@ from pipeline.billing.focus_columns import COLUMNS, CONSUMED_UNIT, METERS, PRICE
 from pipeline.billing.focus_lint import lint_focus
 from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 
 SQL = "pipeline.billing.sql"
 PROVIDER = "Tokenpath operator"

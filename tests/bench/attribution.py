@@ -16,8 +16,8 @@ from pathlib import Path
 from pipeline.attribution import job, money
 from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import Scope
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.settings import AttributionSettings, StoreSettings
 
 FROM_NS = 1_793_577_600_000_000_000  # 2026-11-02T00:00:00Z

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pipeline.instance import ENDPOINT_FILE, live_endpoint
-from pipeline.store import Store, open_store
+from pipeline.serving.instance import ENDPOINT_FILE, live_endpoint
+from pipeline.store.client import Store, open_store
 from tests.bench.alone import ROOT, memory_peak_bytes
 from tests.bench.traffic import Sender
 

@@ -7,12 +7,12 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-from pipeline.envelope import Arrival, insert, wrap
-from pipeline.inserter import cut
-from pipeline.loader import Loader
+from pipeline.loading.envelope import Arrival, insert, wrap
+from pipeline.loading.inserter import cut
+from pipeline.loading.loader import Loader
 from pipeline.log import open_append_log, open_read_log
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.log import DEAD_LETTERS_TOPIC, LOADER_GROUP, TRACES_TOPIC, AppendLog, ReadLog, Record
 from schemas.settings import LogSettings, Settings, StoreSettings
 from tests.bench.traffic import body, copies, recorded

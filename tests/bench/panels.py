@@ -18,10 +18,10 @@ from dashboards.panel import Panel, query_text
 from dashboards.viewer import DASHBOARDS, time_range
 from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import Scope
-from pipeline.configuration import load_configuration, store_configuration
-from pipeline.migrate import migrate
+from pipeline.configuration.versions import load_configuration, store_configuration
 from pipeline.statements import statement
-from pipeline.store import Store, open_store
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.settings import StoreSettings
 from tests.bench import stored_spans
 from tests.bench.alone import memory_peak_bytes

@@ -2,9 +2,9 @@
 
 import time
 
-from pipeline.envelope import Arrival, insert, wrap
+from pipeline.loading.envelope import Arrival, insert, wrap
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.log import TRACES_TOPIC, Record
 from tests.bench.traffic import recorded
 

@@ -13,9 +13,9 @@ from pipeline.attribution.assembly import assemble
 from pipeline.attribution.job import Step
 from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import Scope
-from pipeline.configuration import load_configuration, store_configuration
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.configuration.versions import load_configuration, store_configuration
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.settings import AttributionSettings, StoreSettings
 from tests.bench import stored_spans
 from tests.bench.alone import forget_memory_peak, memory_peak_bytes

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from collectors.otlp_grpc import serve_grpc
 from pipeline.command import located
-from pipeline.loader import Loader
-from pipeline.migrate import migrate
-from pipeline.processes import append_log, read_log, receiving
-from pipeline.store import Store, open_store
-from pipeline.workers import Worker, run_together
+from pipeline.loading.loader import Loader
+from pipeline.serving.processes import append_log, read_log, receiving
+from pipeline.serving.workers import Worker, run_together
+from pipeline.store.client import Store, open_store
+from pipeline.store.migrate import migrate
 from schemas.keys import Keyring
 from schemas.settings import ReceiveSettings, Settings
 from tests.bench.alone import memory_peak_bytes

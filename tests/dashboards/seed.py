@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 
 START = datetime(2026, 11, 1, 10, 0, tzinfo=UTC)
 FROM_S = int(START.timestamp())

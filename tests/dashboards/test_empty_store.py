@@ -7,7 +7,7 @@ import pytest
 from dashboards.macros import TimeRange, expand
 from dashboards.panel import Panel, query_text
 from dashboards.viewer import DASHBOARDS
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 
 

@@ -10,7 +10,7 @@ import pytest
 from dashboards.macros import TimeRange, expand
 from dashboards.panel import Dashboard, Panel, query_text
 from dashboards.viewer import DASHBOARDS
-from pipeline.store import Store, Table
+from pipeline.store.client import Store, Table
 from tests.conftest import empty
 from tests.dashboards.seed import FROM_S, TO_S, seed
 

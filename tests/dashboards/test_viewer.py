@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from starlette.applications import Starlette
 
 from dashboards.viewer import DASHBOARDS, viewer_routes
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 from tests.dashboards.seed import FROM_S, TO_S, seed
 from tests.http_server import serving

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.demo import MARKER
+from pipeline.demo.run import MARKER
 from tests.processes import tokenpath
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -10,10 +10,10 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from pipeline.embedded import EmbeddedEngine
-from pipeline.endpoint import Reader, endpoint_app
-from pipeline.migrate import migrate
-from pipeline.store import Store, open_store
+from pipeline.serving.endpoint import Reader, endpoint_app
+from pipeline.store.client import Store, open_store
+from pipeline.store.embedded import EmbeddedEngine
+from pipeline.store.migrate import migrate
 from schemas.settings import Permission, StoreSettings
 from tests.http_server import serving
 

@@ -13,13 +13,13 @@ import pytest
 import zstandard
 from starlette.applications import Starlette
 
-from pipeline import endpoint
-from pipeline.api import api_app
-from pipeline.embedded import EmbeddedEngine, QueryRefused
-from pipeline.endpoint import decompressed, endpoint_app, presented_key
 from pipeline.errors import ConfigurationError
-from pipeline.store import Store
-from pipeline.workers import http_worker
+from pipeline.serving import endpoint
+from pipeline.serving.api import api_app
+from pipeline.serving.endpoint import decompressed, endpoint_app, presented_key
+from pipeline.serving.workers import http_worker
+from pipeline.store.client import Store
+from pipeline.store.embedded import EmbeddedEngine, QueryRefused
 from tests.http_server import serving
 from tests.integration.test_endpoint import authenticate
 from tests.processes import Running, up

@@ -14,12 +14,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from pipeline.errors import ConfigurationError
-from pipeline.instance import ENDPOINT_FILE, Endpoint, announced, holding, live_endpoint
+from pipeline.serving.instance import ENDPOINT_FILE, Endpoint, announced, holding, live_endpoint
 from tests.http_server import serving
 
 HOLD = """
 import sys, pathlib
-from pipeline.instance import holding
+from pipeline.serving.instance import holding
 with holding(pathlib.Path(sys.argv[1])):
     print('held', flush=True)
     input()

@@ -23,7 +23,7 @@ from tests.processes import environment, free_port, json_of, output_of
 
 READ = """
 import json, sys
-from pipeline.store import open_store
+from pipeline.store.client import open_store
 from schemas.settings import StoreSettings
 print(json.dumps(open_store(StoreSettings(url="chdb:" + sys.argv[1])).query(sys.argv[2]).rows))
 """

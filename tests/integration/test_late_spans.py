@@ -10,8 +10,8 @@ import pytest
 from collectors.workload.options import ReplayOptions
 from collectors.workload.replay import replay
 from pipeline.attribution.windows import Attributor
-from pipeline.configuration import load_configuration, store_configuration
-from pipeline.store import Store
+from pipeline.configuration.versions import load_configuration, store_configuration
+from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
 from tests.conftest import empty
 from tests.ingest import ingest

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import StoreDown
-from pipeline.loader import Loader
+from pipeline.loading.loader import Loader
 from pipeline.log import open_append_log
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.log import DEAD_LETTERS_TOPIC, TRACES_TOPIC
 from schemas.settings import LogSettings, Settings
 from tests.ingest import RECEIVED_NS
@@ -138,9 +138,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 FULL_DISK = """
 import sys
 from pipeline.errors import StoreDown
-from pipeline.loader import Loader
-from pipeline.migrate import migrate
-from pipeline.store import open_store
+from pipeline.loading.loader import Loader
+from pipeline.store.migrate import migrate
+from pipeline.store.client import open_store
 from schemas.log import TRACES_TOPIC
 from schemas.settings import Settings, StoreSettings
 from tests.integration.test_loader_kill import HEADERS, SPANS
@@ -180,11 +180,11 @@ def test_a_disk_that_is_really_full_is_an_outage_too(small_disk: Path) -> None:
 HALF_A_SCHEMA = """
 import hashlib, sys
 from pathlib import Path
-from pipeline.envelope import decoder_settings
+from pipeline.loading.envelope import decoder_settings
 from pipeline.errors import StoreDown
-from pipeline.loader import Loader
-from pipeline.migrate import migrate
-from pipeline.store import open_store
+from pipeline.loading.loader import Loader
+from pipeline.store.migrate import migrate
+from pipeline.store.client import open_store
 from schemas.log import TRACES_TOPIC
 from schemas.settings import Settings, StoreSettings
 from tests.integration.test_loader_kill import HEADERS, SPANS
@@ -218,8 +218,8 @@ ELSEWHERE = """
 import os, sys
 os.chdir(sys.argv[1])
 sys.path.insert(0, sys.argv[2])
-from pipeline.migrate import migrate
-from pipeline.store import open_store
+from pipeline.store.migrate import migrate
+from pipeline.store.client import open_store
 from schemas.settings import StoreSettings
 from tests.ingest import ingest
 from tests.trace_bodies import trace_body

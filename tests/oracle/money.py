@@ -1,4 +1,4 @@
-"""The slow way to split a GPU's money, in plain Python: what pipeline/attribution/sql/2*.sql must agree with to the atom.
+"""The slow way to split a GPU's money, in plain Python: what pipeline/attribution/sql/money must agree with to the atom.
 
 Loops over slots and attempts; `floor` follows the documented integer rounding, `exact` the formula in fractions without any rounding.
 """

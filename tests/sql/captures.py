@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeline.attribution.assembly import SPANS_PER_CHUNK, assemble
 from pipeline.attribution.scope import Scope
-from pipeline.configuration import load_configuration, store_configuration
-from pipeline.store import Store
+from pipeline.configuration.versions import load_configuration, store_configuration
+from pipeline.store.client import Store
 
 CAPTURES = Path(__file__).parents[1] / "data" / "otlp"
 SECOND = 1_000_000_000

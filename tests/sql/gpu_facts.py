@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.attribution.scope import Scope
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.oracle.money import Attempt, Constants, Held, Price
 
 S = 1_000_000_000

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeline.attribution.scope import Scope
-from pipeline.store import Store
+from pipeline.store.client import Store
 
 WINDOW_S = 900
 FIRST = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attribution.assembly import SPANS_PER_CHUNK
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 from tests.sql.captures import assembled, configure
 from tests.sql.spans import Row, stored

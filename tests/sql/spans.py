@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 
 START = 1_796_032_800_000_000_000  # 2026-11-30T10:00:00Z
 MS = 1_000_000

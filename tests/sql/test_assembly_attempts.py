@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.sql.scenarios import World, assembled_world
 from tests.sql.spans import START, Row, chat, client_chat, gateway, litellm_chat, litellm_route, litellm_server, span, stage, vllm_request
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.oracle.assembly import Attempt, Request, Seen, Trace
 from tests.sql.scenarios import World, assembled_world
 from tests.sql.spans import MS, Row, chat, client_chat, gateway, litellm_chat, span, stage, vllm_request

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.sql.scenarios import World, assembled_world
 from tests.sql.spans import MS, START, WINDOW, Row, chat, client_chat, gateway, span, stage, vllm_request
 

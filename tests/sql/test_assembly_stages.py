@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.sql.scenarios import World, assembled_world
 from tests.sql.spans import MS, Row, chat, client_chat, gateway, litellm_chat, litellm_server, span, stage, vllm_request
 

@@ -10,7 +10,7 @@ from pipeline.attribution.job import RunResult, digest, run
 from pipeline.attribution.journal import RUN_TABLES, forget_superseded
 from pipeline.attribution.scope import Scope
 from pipeline.errors import CheckFailed
-from pipeline.store import Store, Table
+from pipeline.store.client import Store, Table
 from schemas.settings import AttributionSettings
 from tests.oracle.money import Attempt, Price
 from tests.sql.gpu_facts import FOREVER, HELD, PRICE, WINDOW, S, T, fill, row, served

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 from tests.ingest import ingest
 from tests.sql.captures import assembled, bodies, configure, only

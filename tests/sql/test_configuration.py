@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.configuration import Configuration, load_configuration, store_configuration
-from pipeline.migrate import migrations
-from pipeline.store import Store
+from pipeline.configuration.versions import Configuration, load_configuration, store_configuration
+from pipeline.store.client import Store
+from pipeline.store.migrate import migrations
 from tests.conftest import empty
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)

@@ -12,7 +12,7 @@ from pipeline.billing import focus
 from pipeline.billing.focus import export_focus
 from pipeline.billing.focus_lint import lint_focus
 from pipeline.errors import CheckFailed, ConfigurationError
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.sql import rows
 
 HOSTILE = '=1+1,"a"\r\nb'

@@ -11,10 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pipeline.envelope import Arrival, insert, varint, wrap
 from pipeline.errors import BadData
-from pipeline.inserter import Inserter
-from pipeline.store import Store
+from pipeline.loading.envelope import Arrival, insert, varint, wrap
+from pipeline.loading.inserter import Inserter
+from pipeline.store.client import Store
 from schemas.log import Record
 from tests.conftest import empty
 from tests.ingest import RECEIVED_NS, ingest

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.errors import ConfigurationError
-from pipeline.migrate import Migration, migrate, migrations
-from pipeline.store import DATABASE, Store
+from pipeline.store.client import DATABASE, Store
+from pipeline.store.migrate import Migration, migrate, migrations
 
 ELSEWHERE = "migrated_elsewhere"
 

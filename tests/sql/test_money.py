@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.attribution.money import Chunk, allocate, check_conservation, plan
 from pipeline.errors import CheckFailed
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 from tests.oracle import money as oracle
 from tests.oracle.money import Attempt, Constants, Held, Price

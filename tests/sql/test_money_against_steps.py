@@ -13,7 +13,7 @@ from collectors.workload.replay import replay
 from collectors.workload.roofline import roofline
 from pipeline.attribution.money import allocate
 from pipeline.attribution.scope import Scope
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.catalog import gpus, models_by_name
 from tests.oracle.money import Attempt, Constants, Held
 from tests.sql.gpu_facts import FOREVER, PRICE, S, T, fill

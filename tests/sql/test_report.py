@@ -11,10 +11,10 @@ from rich.console import Console
 
 from pipeline.attribution.rollups import roll_up
 from pipeline.errors import CheckFailed, ConfigurationError
-from pipeline.report import ReportQuery, build_report, month_to_date
-from pipeline.report_files import to_csv, to_json
-from pipeline.report_table import render
-from pipeline.store import Store
+from pipeline.reporting.files import to_csv, to_json
+from pipeline.reporting.report import ReportQuery, build_report, month_to_date
+from pipeline.reporting.table import render
+from pipeline.store.client import Store
 from tests.sql import rows
 
 HOSTILE = '=cmd|"/c calc",\r\n[bold]\x1b[31m'

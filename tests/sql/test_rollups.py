@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from pipeline.attribution.rollups import roll_up
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.usage import ATTEMPT_CLASSES, SHARED_CLASSES
 from tests.sql import rows
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, AGGREGATION_TEMPORALITY_DELTA, Metric
 
-from pipeline.store import Store
+from pipeline.store.client import Store
 from tests.conftest import empty
 from tests.ingest import RECEIVED_NS, ingest
 from tests.oracle.otlp_spans import AHEAD_NS, DAY_NS, texts

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from pipeline.attribution.rollups import roll_up
 from pipeline.errors import CheckFailed
-from pipeline.report import ReportQuery, build_report
-from pipeline.status import LogPosition, Status, build_status, check_conserved, log_positions, render, to_json
-from pipeline.store import Store
+from pipeline.reporting.report import ReportQuery, build_report
+from pipeline.reporting.status import LogPosition, Status, build_status, check_conserved, log_positions, render, to_json
+from pipeline.store.client import Store
 from schemas.log import TopicPartition
 from tests.sql import rows
 

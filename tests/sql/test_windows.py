@@ -10,7 +10,7 @@ from pipeline.attribution.rhythm import Plan, WindowState, Work, batches, due
 from pipeline.attribution.scope import Scope
 from pipeline.attribution.windows import FAILURES_MAX, Attributor, attribute_range, dirty_windows
 from pipeline.errors import CheckFailed, StoreDown
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
 from tests.sql.gpu_facts import HELD, PRICE, S, T, fill
 from tests.sql.test_attribution_job import ONE, Clock, Told

@@ -53,8 +53,8 @@ def test_every_module_imports_only_what_its_package_may_know(package: str) -> No
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("schemas/x.py", "from pipeline.store import Store"),
-        ("collectors/x.py", "def f():\n    import pipeline.store"),
+        ("schemas/x.py", "from pipeline.store.client import Store"),
+        ("collectors/x.py", "def f():\n    import pipeline.store.client"),
         ("pipeline/x.py", "def f():\n    from collectors import scrape"),
         ("dashboards/x.py", "import pipeline"),
         ("pipeline/cli.py", "import dashboards.viewer"),

@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.command import EXTRAS, guarded, missing_extra
 from pipeline.errors import StoreDown
-from pipeline.processes import LOADER_SECONDS, loader_stands
-from pipeline.status import LogPosition
-from pipeline.up import works
+from pipeline.reporting.status import LogPosition
+from pipeline.serving.processes import LOADER_SECONDS, loader_stands
+from pipeline.serving.up import works
 from schemas.log import LogUnavailable
 from schemas.settings import Settings
 

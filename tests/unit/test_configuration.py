@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.configuration import load_configuration
+from pipeline.configuration.versions import load_configuration
 from pipeline.errors import ConfigurationError
 
 PRICES = '[[gpu]]\nid = "a"\ngpu = "h100-sxm"\nusd_per_gpu_hour = "2.49"\nfrom = 2026-10-01T00:00:00Z\n'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.demo_check import Truth, compare, read_truth
+from pipeline.demo.check import Truth, compare, read_truth
 
 REQUESTS = [
     {"trace_id": "a", "tenant": "acme", "outcome": "useful", "input_tokens": 10, "output_tokens": 5, "useful": 5},

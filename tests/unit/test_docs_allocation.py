@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from pipeline.attribution.scope import METHOD
-from pipeline.demo_check import TOLERANCE
+from pipeline.demo.check import TOLERANCE
 from schemas.catalog import gpus, models
 from tests.oracle.money import Attempt, Constants, Held, Price, allocate, cut_by_price, floor, pieces_of, roofline_weights, tokens_in
 

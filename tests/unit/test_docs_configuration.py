@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from pipeline.configuration import Configuration, load_configuration
+from pipeline.configuration.versions import Configuration, load_configuration
 from pipeline.errors import ConfigurationError
 from schemas.pricing import Billable, GpuPrice, TokenPrice
 from schemas.profile import Match, Profile, Readings, Span

@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipeline import dead_letter
 from pipeline.errors import LogDown, StoreDown, TooManyDeadLetters
-from pipeline.loader import OUTAGE_ATTEMPTS_MAX, Loader
-from pipeline.store import Store
+from pipeline.loading import dead_letter
+from pipeline.loading.loader import OUTAGE_ATTEMPTS_MAX, Loader
+from pipeline.store.client import Store
 from schemas.log import DEAD_LETTERS_TOPIC, TRACES_TOPIC, LogFull, LogUnavailable, Record, TopicPartition
 from schemas.settings import LoaderSettings, Settings, TopicSettings
 from tests.ingest import RECEIVED_NS

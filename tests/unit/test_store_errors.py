@@ -2,8 +2,8 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from pipeline.errors import ConfigurationError, StoreDown
-from pipeline.store import Store, open_store
-from pipeline.store_errors import error_code, is_query_memory, store_errors
+from pipeline.store.client import Store, open_store
+from pipeline.store.errors import error_code, is_query_memory, store_errors
 from schemas.settings import StoreSettings
 
 

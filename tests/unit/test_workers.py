@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipeline.workers import Worker, run_together
+from pipeline.serving.workers import Worker, run_together
 
 
 def test_workers_are_stopped_in_the_order_of_the_data() -> None:

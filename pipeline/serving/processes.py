@@ -8,13 +8,13 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from pipeline.command import Command
-from pipeline.instance import store_for_command
-from pipeline.loader import Counters as LoaderCounters
-from pipeline.loader import Loader
+from pipeline.loading.loader import Counters as LoaderCounters
+from pipeline.loading.loader import Loader
 from pipeline.log import open_append_log, open_read_log
-from pipeline.migrate import migrate
-from pipeline.status import LogPosition, log_positions
-from pipeline.workers import Worker, run_together
+from pipeline.reporting.status import LogPosition, log_positions
+from pipeline.serving.instance import store_for_command
+from pipeline.serving.workers import Worker, run_together
+from pipeline.store.migrate import migrate
 from schemas.counters import Counters
 from schemas.keys import Keyring
 from schemas.log import DEAD_LETTERS_TOPIC, LOADER_GROUP, METRICS_TOPIC, TRACES_TOPIC, AppendLog, ReadLog

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.configuration_rows import config_hash, rows
+from pipeline.configuration.rows import config_hash, rows
 from pipeline.errors import ConfigurationError
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.catalog import gpus, models_by_name
 from schemas.pricing import PriceBook
 from schemas.profile_rules import Rule, Source, load, rules
@@ -23,7 +23,7 @@ from schemas.source import Refusal, SourceError, check, read, refusals, refused
 from schemas.tenancy import Inventory, Slos, Tenants
 
 DEFAULT_DIRECTORY = Path("tokenpath.d")
-EXAMPLE = Path(__file__).parent / "example"  # describes the cluster that the demo models
+EXAMPLE = Path(__file__).parents[1] / "example"  # describes the cluster that the demo models
 SETTINGS_FILE = "tokenpath.toml"
 DATA_FILES = ("inventory.toml", "prices.toml", "tenants.toml", "slo.toml")
 PROFILES_FOLDER = "profiles"
@@ -79,11 +79,11 @@ def store_configuration(store: Store, configuration: Configuration, recorded_at:
     The version's row comes last, so a version that readers see is complete; rows left by a broken attempt are kept, not doubled.
     """
     wanted = configuration.hash
-    if store.query(statement("pipeline.configuration_sql", "newest")).scalar() == wanted:
+    if store.query(statement("pipeline.configuration.sql", "newest")).scalar() == wanted:
         return wanted
     for table, content in configuration.tables.items():
         parameters = {"table": table, "config_hash": wanted}
-        if not store.query(statement("pipeline.configuration_sql", "rows_of"), parameters).scalar():
+        if not store.query(statement("pipeline.configuration.sql", "rows_of"), parameters).scalar():
             store.insert_rows(table, [{"config_hash": wanted, **row} for row in content])
     version = {
         "config_hash": wanted,

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pipeline.endpoint import presented_key
+from pipeline.serving.endpoint import presented_key
 from schemas.settings import Permission, is_loopback
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

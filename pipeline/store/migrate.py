@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from pipeline.errors import ConfigurationError
-from pipeline.store import Store
+from pipeline.store.client import Store
 
 
 @dataclass(frozen=True, slots=True)

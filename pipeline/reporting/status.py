@@ -12,11 +12,11 @@ from rich.text import Text
 
 from pipeline.errors import CheckFailed
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.log import ReadLog
 from schemas.report import DataQuality
 
-SQL = "pipeline.status_sql"
+SQL = "pipeline.reporting.status_sql"
 UNKNOWN = "–"
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-from pipeline.admission import Refusal
-from pipeline.envelope import Arrival, Signal, decodes, insert, wrap
 from pipeline.errors import BadData, StoreDown
-from pipeline.item_count import count_items
-from pipeline.normal_form import normal_form
-from pipeline.refusal_limit import too_many
-from pipeline.store import Store
+from pipeline.loading.admission import Refusal
+from pipeline.loading.envelope import Arrival, Signal, decodes, insert, wrap
+from pipeline.loading.item_count import count_items
+from pipeline.loading.normal_form import normal_form
+from pipeline.loading.refusal_limit import too_many
+from pipeline.store.client import Store
 from schemas.log import Record
 
 PIECE_BYTES_MIN = 1_048_576  # below, a second insert costs more than it gains

@@ -17,16 +17,16 @@ from rich.table import Table as RichTable
 from pipeline.attribution import on_request
 from pipeline.billing.focus import export_focus
 from pipeline.command import Command, located
-from pipeline.demo_check import TOLERANCE, Comparison, compare, read_truth
+from pipeline.demo.check import TOLERANCE, Comparison, compare, read_truth
 from pipeline.errors import CheckFailed, ConfigurationError
-from pipeline.instance import Endpoint, store_for_command
-from pipeline.processes import Receive, lag
 from pipeline.progress import progress
-from pipeline.report import ReportQuery, build_report
-from pipeline.report_files import to_csv, to_json
-from pipeline.report_table import render
+from pipeline.reporting.files import to_csv, to_json
+from pipeline.reporting.report import ReportQuery, build_report
+from pipeline.reporting.table import render
+from pipeline.serving.instance import Endpoint, store_for_command
+from pipeline.serving.processes import Receive, lag
+from pipeline.serving.up import Pages, run_up
 from pipeline.statements import statement
-from pipeline.up import Pages, run_up
 from schemas.counters import Counters
 from schemas.report import Report
 from schemas.settings import Settings, split_address
@@ -118,7 +118,7 @@ class Demo:
             on_request.once(command, (start, end), True, True, step)
         with store_for_command(command.settings.store, command.data) as store:
             report = build_report(store, ReportQuery(start, end), 0)
-            busy_atoms = dict(store.query(statement("pipeline.demo_sql", "busy_atoms"), {"from": start, "to": end}).rows)
+            busy_atoms = dict(store.query(statement("pipeline.demo.sql", "busy_atoms"), {"from": start, "to": end}).rows)
             bill = self.out / f"focus-{start:%Y-%m}.csv"
             export_focus(store, f"{start:%Y-%m}", bill)
         (self.out / "report.json").write_text(to_json(report), encoding="utf-8")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.admission import Refusal
 from pipeline.errors import TooManyDeadLetters
+from pipeline.loading.admission import Refusal
 
 RECENT_MESSAGES = 10_000
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline import dead_letter
-from pipeline.admission import Refusal, admit, sources
-from pipeline.envelope import Arrival
 from pipeline.errors import DependencyDown, LogDown
-from pipeline.inserter import Inserter
-from pipeline.item_count import count_items
-from pipeline.refusal_limit import RefusalLimit
-from pipeline.store import Store
+from pipeline.loading import dead_letter
+from pipeline.loading.admission import Refusal, admit, sources
+from pipeline.loading.envelope import Arrival
+from pipeline.loading.inserter import Inserter
+from pipeline.loading.item_count import count_items
+from pipeline.loading.refusal_limit import RefusalLimit
+from pipeline.store.client import Store
 from schemas.log import AppendLog, LogFull, LogUnavailable, ReadLog, Record, TopicPartition
 from schemas.settings import Settings
 

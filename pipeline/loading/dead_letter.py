@@ -6,7 +6,7 @@ A loader that is killed between the dead letter and its commit writes the letter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.admission import Refusal
+from pipeline.loading.admission import Refusal
 from schemas.log import DEAD_LETTERS_TOPIC, AppendLog, Headers, ReadLog, Record, RecordTooLarge, TopicPartition
 
 ADDED = ("source_topic", "source_partition", "source_offset", "reason", "error")

@@ -14,20 +14,20 @@ from typing import Any
 from pydantic import SecretStr
 from starlette.routing import BaseRoute
 
-from pipeline.api import api_app
 from pipeline.attribution.on_request import Requested
 from pipeline.attribution.windows import Attributor
 from pipeline.command import Command
-from pipeline.configuration import store_configuration
-from pipeline.embedded import EmbeddedEngine, end_queries
-from pipeline.endpoint import endpoint_app
+from pipeline.configuration.versions import store_configuration
 from pipeline.errors import TokenpathError
-from pipeline.instance import Endpoint, announced, holding, new_token
-from pipeline.loader import Loader
-from pipeline.migrate import migrate
-from pipeline.processes import Receive, append_log, lag, loader_metrics, read_log, receiving
-from pipeline.store import Store, Table, open_store
-from pipeline.workers import Worker, http_worker, run_together
+from pipeline.loading.loader import Loader
+from pipeline.serving.api import api_app
+from pipeline.serving.endpoint import endpoint_app
+from pipeline.serving.instance import Endpoint, announced, holding, new_token
+from pipeline.serving.processes import Receive, append_log, lag, loader_metrics, read_log, receiving
+from pipeline.serving.workers import Worker, http_worker, run_together
+from pipeline.store.client import Store, Table, open_store
+from pipeline.store.embedded import EmbeddedEngine, end_queries
+from pipeline.store.migrate import migrate
 from schemas.counters import Counters
 from schemas.keys import Identity, Keyring, hash_key
 from schemas.log import LogFull, LogUnavailable

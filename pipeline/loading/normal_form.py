@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from pipeline.envelope import Signal
+from pipeline.loading.envelope import Signal
 
 REQUESTS: Mapping[Signal, type[Message]] = {"traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}
 

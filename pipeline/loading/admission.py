@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.envelope import Arrival, Signal
+from pipeline.loading.envelope import Arrival, Signal
 from schemas.log import METRICS_TOPIC, TRACES_TOPIC, Record
 from schemas.settings import TopicSettings
 

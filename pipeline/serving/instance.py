@@ -17,8 +17,8 @@ from urllib.request import urlopen
 from pydantic import BaseModel, ConfigDict, PositiveInt, SecretStr
 
 from pipeline.errors import ConfigurationError
-from pipeline.migrate import migrate, missing
-from pipeline.store import DATABASE, Store, open_store
+from pipeline.store.client import DATABASE, Store, open_store
+from pipeline.store.migrate import migrate, missing
 from schemas.settings import StoreSettings
 
 ENDPOINT_FILE = "endpoint.json"

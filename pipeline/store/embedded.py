@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from pipeline.errors import TokenpathError
-from pipeline.query_guard import forged_name, output_format, parse_tree, refusal
-from pipeline.store import DATABASE, INSERT_SETTINGS
+from pipeline.serving.query_guard import forged_name, output_format, parse_tree, refusal
+from pipeline.store.client import DATABASE, INSERT_SETTINGS
 
 READER_LIMITS = {
     "max_execution_time": 60,

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pipeline.errors import CheckFailed, ConfigurationError
-from pipeline.report_figures import Charge, Costing, figures, money_text
+from pipeline.reporting.figures import Charge, Costing, figures, money_text
 from pipeline.statements import statement
-from pipeline.store import Store
+from pipeline.store.client import Store
 from schemas.report import Conservation, DataQuality, Figures, Group, GroupBy, Range, Report
 from schemas.usage import SHARED_CLASSES
 
-SQL = "pipeline.report_sql"
+SQL = "pipeline.reporting.report_sql"
 END_OF_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 EXACT_REQUESTS_MAX = 1_000_000  # beyond, quantiles of several windows are merged from sketches
 

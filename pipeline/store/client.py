@@ -19,7 +19,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.errors import ConfigurationError, StoreDown
-from pipeline.store_errors import store_errors
+from pipeline.store.errors import store_errors
 from schemas.settings import StoreSettings
 
 DATABASE = "tokenpath"

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipeline.embedded import EmbeddedEngine, QueryRefused
+from pipeline.store.embedded import EmbeddedEngine, QueryRefused
 from schemas.keys import bearer_token
 from schemas.settings import Permission
 

@@ -13,8 +13,8 @@ from typing import Literal
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.errors import BadData, StoreDown
-from pipeline.store import Store
-from pipeline.store_errors import error_code, first_line, is_query_memory
+from pipeline.store.client import Store
+from pipeline.store.errors import error_code, first_line, is_query_memory
 from schemas.log import Record
 
 Signal = Literal["traces", "metrics"]

@@ -6,9 +6,9 @@ from itertools import islice
 from rich.table import Table
 
 from pipeline.command import Command
-from pipeline.dead_letter import DeadLetter, entries, replay
+from pipeline.loading.dead_letter import DeadLetter, entries, replay
 from pipeline.log import open_append_log
-from pipeline.processes import dead_letters
+from pipeline.serving.processes import dead_letters
 
 
 def show(command: Command, limit: int, reason: str) -> None:

@@ -1,0 +1,1 @@
+"""The user's configuration directory as immutable versions in the store."""

@@ -1,0 +1,1 @@
+"""`tokenpath demo`: the whole main job, checked against the truth."""

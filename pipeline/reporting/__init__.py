@@ -1,0 +1,1 @@
+"""What is read from the attributed tables for people: `report` and `status`."""
