@@ -1,7 +1,7 @@
 SELECT
     replaceOne(w.measure, 'stage:', '') AS stage,
-    arrayElement(quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch), 1) AS p50,
-    arrayElement(quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch), 3) AS p99,
+    pow(1.01, quantileExactWeightedArray(0.5)(w.buckets, w.counts)) * 2 / 2.01 AS p50,
+    pow(1.01, quantileExactWeightedArray(0.99)(w.buckets, w.counts)) * 2 / 2.01 AS p99,
     sum(w.n) AS n,
     arrayStringConcat(arraySort(groupUniqArrayArray(w.quality)), ', ') AS `known as`
 FROM latency_windows AS w

@@ -1,5 +1,5 @@
 WITH waits AS (
-    SELECT w.tenant AS tenant, w.model AS model, w.measure AS measure, quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch) AS quantiles
+    SELECT w.tenant AS tenant, w.model AS model, w.measure AS measure, quantilesExactWeightedArray(0.5, 0.99)(w.buckets, w.counts) AS bucket
     FROM latency_windows AS w
     INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
     WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime
@@ -23,10 +23,10 @@ SELECT
     counts.tenant AS tenant,
     counts.model AS model,
     any(counts.n) AS n,
-    anyIf(toNullable(quantiles[1]), measure = 'ttft') AS `TTFT p50`,
-    anyIf(toNullable(quantiles[3]), measure = 'ttft') AS `TTFT p99`,
-    anyIf(toNullable(quantiles[3]), measure = 'tpot') AS `TPOT p99`,
-    anyIf(toNullable(quantiles[3]), measure = 'e2e') AS `e2e p99`,
+    pow(1.01, anyIf(toNullable(bucket[1]), measure = 'ttft')) * 2 / 2.01 AS `TTFT p50`,
+    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'ttft')) * 2 / 2.01 AS `TTFT p99`,
+    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'tpot')) * 2 / 2.01 AS `TPOT p99`,
+    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'e2e')) * 2 / 2.01 AS `e2e p99`,
     any(counts.met) AS `objectives met`
 FROM counts
 LEFT JOIN waits ON waits.tenant = counts.tenant AND waits.model = counts.model

@@ -1,6 +1,6 @@
-SELECT time, quantiles[1] AS p50, quantiles[2] AS p95, quantiles[3] AS p99
+SELECT time, pow(1.01, bucket[1]) * 2 / 2.01 AS p50, pow(1.01, bucket[2]) * 2 / 2.01 AS p95, pow(1.01, bucket[3]) * 2 / 2.01 AS p99
 FROM (
-    SELECT $__timeInterval(w.window_from) AS time, quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(w.sketch) AS quantiles
+    SELECT $__timeInterval(w.window_from) AS time, quantilesExactWeightedArray(0.5, 0.95, 0.99)(w.buckets, w.counts) AS bucket
     FROM latency_windows AS w
     INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
     WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime

@@ -1,4 +1,6 @@
--- Exact nearest-rank quantiles of one window, and a sketch whose merge does not depend on order for longer ranges.
+-- Exact nearest-rank quantiles of one window, and a histogram of whole numbers for longer ranges: adding is its merge, so no order or
+-- cut changes it. Bucket b counts durations in (1.01^(b-1), 1.01^b] ns; its middle, 1.01^b * 2 / 2.01, is off by at most 0.5%.
+-- A panel reads few measures and all tenants: the measure comes first.
 CREATE TABLE IF NOT EXISTS latency_windows (
     window_from DateTime('UTC'),
     run_id UInt64,
@@ -12,6 +14,7 @@ CREATE TABLE IF NOT EXISTS latency_windows (
     p999_ns UInt64,
     sum_ns UInt64,
     quality Array(LowCardinality(String)),
-    sketch AggregateFunction(quantilesDD(0.005, 0.5, 0.95, 0.99, 0.999), UInt64)
-) ENGINE = MergeTree PARTITION BY toYYYYMM(window_from) ORDER BY (window_from, run_id, tenant, model, measure)
+    buckets Array(UInt16) CODEC(ZSTD),
+    counts Array(UInt32) CODEC(ZSTD)
+) ENGINE = MergeTree PARTITION BY toYYYYMM(window_from) ORDER BY (measure, window_from, run_id, tenant, model)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1

@@ -32,7 +32,8 @@ def seed(store: Store) -> None:
         for measure in ("ttft", "tpot", "e2e", "queue", "stage:prefill", "stage:other"):
             store.command(
                 "INSERT INTO latency_windows SELECT toDateTime({w:UInt32}, 'UTC'), 2, {t:String}, {m:String}, {x:String}, count(),"
-                " 50000000, 95000000, 99000000, 100000000, sum(v), ['span'], quantilesDDState(0.005, 0.5, 0.95, 0.99, 0.999)(v)"
+                " 50000000, 95000000, 99000000, 100000000, sum(v), ['span'],"
+                " groupArray(toUInt16(ceil(log(v) / log(1.01)))), groupArray(toUInt32(1))"
                 " FROM (SELECT toUInt64((number + 1) * 1000000) AS v FROM numbers(100))",
                 {"w": FROM_S + window, "t": tenant, "m": model, "x": measure},
             )

@@ -59,7 +59,7 @@ def attribute(store: Store, told: Any, clock: Clock, minutes: tuple[int, int] = 
 def seen(store: Store) -> dict[str, tuple[tuple[Any, ...], ...]]:
     """Everything that readers see, without run ids."""
     sql = "SELECT t.* EXCEPT run_id FROM {table:Identifier} AS t INNER JOIN current_runs AS c USING (window_from, run_id) ORDER BY ALL"
-    return {table: store.query(sql, {"table": table}).rows for table in RUN_TABLES if table != "latency_windows"}
+    return {table: store.query(sql, {"table": table}).rows for table in RUN_TABLES}
 
 
 def rows(store: Store) -> dict[str, int]:

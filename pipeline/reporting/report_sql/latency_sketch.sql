@@ -1,4 +1,4 @@
--- For ranges whose requests are too many or gone: one window keeps its exact ranks, several are merged from sketches (0.5%).
+-- For ranges whose requests are too many or gone: one window keeps its exact ranks, several are merged from histograms (0.5%).
 SELECT
     key, measure, n,
     if(single, exact[1], toUInt64(round(merged[1]))) AS p50,
@@ -15,7 +15,7 @@ FROM (
         sum(l.n) AS n,
         count() = 1 AS single,
         [any(l.p50_ns), any(l.p95_ns), any(l.p99_ns), any(l.p999_ns)] AS exact,
-        quantilesDDMerge(0.005, 0.5, 0.95, 0.99, 0.999)(l.sketch) AS merged,
+        arrayMap(bucket -> pow(1.01, bucket) * 2 / 2.01, quantilesExactWeightedArray(0.5, 0.95, 0.99, 0.999)(l.buckets, l.counts)) AS merged,
         arraySort(arrayDistinct(arrayFlatten(groupArray(arrayMap(x -> toString(x), l.quality))))) AS quality
     FROM latency_windows AS l
     WHERE l.window_from >= {from:DateTime('UTC')} AND l.window_from < {to:DateTime('UTC')}

@@ -1,7 +1,7 @@
--- Exact nearest rank ceil(q n) per window, by index into the sorted array; the sketch serves longer ranges.
+-- Exact nearest rank ceil(q n) per window, by index into the sorted array; the histogram serves longer ranges.
 -- Rejected requests never reached an engine: their quick answers would flatter every quantile.
 -- Aggregated as maps, one state per (window, tenant, model): unfolding every request into one row per measure first costs three times as much.
-INSERT INTO latency_windows (window_from, run_id, tenant, model, measure, n, p50_ns, p95_ns, p99_ns, p999_ns, sum_ns, quality, sketch)
+INSERT INTO latency_windows (window_from, run_id, tenant, model, measure, n, p50_ns, p95_ns, p99_ns, p999_ns, sum_ns, quality, buckets, counts)
 WITH measured AS (
     SELECT
         r.window_from AS window_from, r.tenant AS tenant, r.model AS model,
@@ -29,9 +29,15 @@ SELECT
     sorted_ns[intDiv(999 * length(sorted_ns) + 999, 1000)],
     arraySum(sorted_ns),
     arraySort(arrayFilter(q -> q != '', qualities[name])),
-    arrayReduce('quantilesDDState(0.005, 0.5, 0.95, 0.99, 0.999)', sorted_ns)
+    arrayCompact(bucket_of),
+    arrayPopFront(arrayDifference(arrayPushFront(last_of_bucket, 0)))
 FROM (
-    SELECT window_from, tenant, model, qualities, name, place, arraySort(values_ns) AS sorted_ns
+    SELECT
+        window_from, tenant, model, qualities, name, place,
+        arraySort(values_ns) AS sorted_ns,
+        arrayMap(ns -> toUInt16(ceil(log(greatest(ns, 1)) / log(1.01))), sorted_ns) AS bucket_of,
+        arrayFilter((place, bucket, next) -> bucket != next, arrayEnumerate(bucket_of), bucket_of,
+            arrayPushBack(arrayPopFront(bucket_of), 65535)) AS last_of_bucket
     FROM measured
     ARRAY JOIN names AS name, arrayEnumerate(names) AS place, durations AS values_ns
     WHERE notEmpty(values_ns)
