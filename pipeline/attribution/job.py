@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, Literal
@@ -30,10 +31,10 @@ from pipeline.attribution.scope import METHOD, USEFUL_POLICY, Scope
 from pipeline.errors import CheckFailed, TokenpathError
 from pipeline.statements import statement
 from pipeline.store.client import Store
+from pipeline.store.errors import first_line
 from schemas.settings import AttributionSettings
 
 Step = Callable[[Store, Scope], None]
-GUARD = "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO"  # a number would have left its range: the statement says which
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def run(
     """Attributes the windows `[from_ns, to_ns)` (on the window grid, inside one month) and publishes them together, if anything changed.
 
     A provisional run covers an open window: its capacity ends at the clock. Idempotent: the same input publishes once.
-    Raises CheckFailed (recorded as `failed`, nothing published), StoreDown, or ClickHouse's error of a statement.
+    Raises CheckFailed (a promise is broken or a statement refuses the data) or StoreDown: recorded as `failed`, nothing published.
     """
     check_range(settings, from_ns, to_ns)
     with only_job(store):
@@ -91,9 +92,13 @@ def run(
         except (TokenpathError, ClickHouseError) as error:
             discard(store, [scope.run_id])
             journal.record("failed", error=str(error))
-            if GUARD in str(error):
-                raise CheckFailed(f"run {scope.run_id}: {error}") from error
+            if isinstance(error, ClickHouseError):
+                raise CheckFailed(f"run {scope.run_id} of {_shown(from_ns)} to {_shown(to_ns)}: {first_line(error)}") from error
             raise
+
+
+def _shown(at_ns: int) -> str:
+    return f"{datetime.fromtimestamp(at_ns // SECOND_NS, UTC):%Y-%m-%d %H:%M}Z"
 
 
 def _attribute(store: Store, scope: Scope, journal: Journal, assemble: Step, roll_up: Step) -> RunResult:

@@ -9,15 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from clickhouse_connect.driver.exceptions import ClickHouseError
-
 from pipeline.attribution import job
 from pipeline.attribution.assembly import assemble
 from pipeline.attribution.job import RunResult, Step
 from pipeline.attribution.journal import SECOND_NS, SQL, Clock, forget_superseded, read_watermark, recording_us
 from pipeline.attribution.rhythm import PROVISIONAL_NS, Plan, WindowState, Work, batches, due
 from pipeline.attribution.rollups import roll_up
-from pipeline.errors import CheckFailed, DependencyDown
+from pipeline.errors import CheckFailed, ConfigurationError, DependencyDown
 from pipeline.statements import statement
 from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
@@ -31,6 +29,7 @@ LOOK_REST = 20  # looking for work takes at most a twentieth of the time, as lon
 STEP_SECONDS_MAX = 30.0
 BACKOFF_SECONDS_MAX = 60.0
 FAILURES_MAX = 10
+RANGE_MAX_DAYS = 400
 
 Progress = Callable[[int, int], None]  # runs done, runs known
 
@@ -106,7 +105,11 @@ def attribute_range(
     assemble: Step = assemble,
     roll_up: Step = roll_up,
 ) -> list[RunResult]:
-    """Runs every window that `[from_ns, to_ns)` touches, dirty or not; open ones only with `provisional`. `stop` ends it between runs."""
+    """Runs every window that `[from_ns, to_ns)` touches, dirty or not; open ones only with `provisional`. `stop` ends it between runs.
+
+    Raises ConfigurationError for a range that is empty or longer than RANGE_MAX_DAYS, CheckFailed, DependencyDown.
+    """
+    check_bounds(from_ns, to_ns)
     window_ns = settings.window_seconds * SECOND_NS
     now_ns = clock()
     every = range(from_ns - from_ns % window_ns, min(to_ns, now_ns), window_ns)
@@ -117,6 +120,12 @@ def attribute_range(
     ]
     attributor = Attributor(store, settings, config_hash, clock, progress=progress, assemble=assemble, roll_up=roll_up)
     return attributor.do([item for item in work if provisional or item.kind == "closed"], stop)
+
+
+def check_bounds(from_ns: int, to_ns: int) -> None:
+    """Raises ConfigurationError for a range that a person cannot mean."""
+    if not 0 < to_ns - from_ns <= RANGE_MAX_DAYS * 86400 * SECOND_NS:
+        raise ConfigurationError(f"attribution takes a range that ends after it begins, at most {RANGE_MAX_DAYS} days at once")
 
 
 class Attributor:
@@ -140,7 +149,7 @@ class Attributor:
         self._looked_s = 0.0
 
     def step(self, stop: threading.Event | None = None) -> list[RunResult]:
-        """Does the runs that are due now. Raises CheckFailed, DependencyDown or ClickHouse's error, with what was done kept."""
+        """Does the runs that are due now. Raises CheckFailed or DependencyDown, with what was done kept."""
         now_ns = self._clock()
         watermark = read_watermark(self._store)
         plan = dirty_windows(self._store, self._settings, self._config_hash, now_ns, self._provisional_ns)
@@ -178,8 +187,8 @@ class Attributor:
         return results
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`. A failed check is recorded and tried again by the rhythm; a store that does not answer is waited for, and
-        given up (its error is raised) after 10 failures in a row."""
+        """Until `stop`. A failed run is recorded and tried again by the rhythm, whatever the data did to it; a store that does not answer
+        is waited for, and given up (its error is raised) after 10 failures in a row."""
         failures = 0
         while not stop.is_set():
             wait_s = STEP_SECONDS
@@ -188,7 +197,7 @@ class Attributor:
                 failures, wait_s = 0, min(max(STEP_SECONDS, LOOK_REST * self._looked_s), STEP_SECONDS_MAX)
             except CheckFailed as error:
                 logger.error("%s", error)
-            except (DependencyDown, ClickHouseError) as error:
+            except DependencyDown as error:
                 failures += 1
                 if failures >= FAILURES_MAX:
                     raise

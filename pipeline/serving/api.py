@@ -1,6 +1,8 @@
 """HTTP beside the viewer: liveness, readiness, Prometheus text, and attribution on request (CONTRACTS 6)."""
 
+import logging
 import re
+import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,10 +17,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipeline.attribution.windows import check_bounds
+from pipeline.errors import ConfigurationError, TokenpathError
 from pipeline.serving.endpoint import presented_key
 from schemas.settings import Permission, is_loopback
 
+logger = logging.getLogger(__name__)
+
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ATTRIBUTE_WAITING_MAX = 8  # each holds a thread
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -55,6 +62,20 @@ def api_app(
     async def prometheus(_: Request) -> Response:
         return PlainTextResponse(await run_in_threadpool(metrics), media_type=METRICS_TYPE)
 
+    waiting = threading.BoundedSemaphore(ATTRIBUTE_WAITING_MAX)
+
+    def attribute_in_turn(wanted: AttributeRequest) -> list[Mapping[str, Any]]:
+        try:
+            return attribute(wanted.from_at, wanted.to_at, wanted.provisional)
+        finally:
+            waiting.release()
+
+    def attribute_later(wanted: AttributeRequest) -> None:
+        try:
+            attribute_in_turn(wanted)
+        except TokenpathError as error:
+            logger.error("attribution on request: %s", error)
+
     async def run_attribution(request: Request) -> Response:
         if not may(presented_key(request.headers), "admin"):
             return JSONResponse({"error": "this needs a key that may admin"}, status_code=403)
@@ -62,12 +83,18 @@ def api_app(
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return JSONResponse({"error": "send it as application/json"}, status_code=415)  # which no page of another site can
             wanted = AttributeRequest.model_validate_json(await request.body())
-        except ValidationError as error:
+            check_bounds(*(int(at.timestamp()) * 10**9 for at in (wanted.from_at, wanted.to_at)))
+        except (ValidationError, ConfigurationError) as error:
             return JSONResponse({"error": str(error)}, status_code=400)
-        if wanted.wait:
-            return JSONResponse({"runs": list(await run_in_threadpool(attribute, wanted.from_at, wanted.to_at, wanted.provisional))})
-        later = BackgroundTask(attribute, wanted.from_at, wanted.to_at, wanted.provisional)
-        return JSONResponse({"accepted": True}, status_code=202, background=later)
+        if not waiting.acquire(blocking=False):
+            message = f"{ATTRIBUTE_WAITING_MAX} requests wait for attribution already; try again when they are done"
+            return JSONResponse({"error": message}, status_code=429, headers={"Retry-After": "60"})
+        if not wanted.wait:
+            return JSONResponse({"accepted": True}, status_code=202, background=BackgroundTask(attribute_later, wanted))
+        try:
+            return JSONResponse({"runs": list(await run_in_threadpool(attribute_in_turn, wanted))})
+        except TokenpathError as error:
+            return JSONResponse({"error": str(error)}, status_code=500)
 
     own = [
         Route("/healthz", healthz),

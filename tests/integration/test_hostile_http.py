@@ -3,8 +3,9 @@
 import base64
 import gzip
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,7 @@ from starlette.applications import Starlette
 
 from pipeline.errors import ConfigurationError
 from pipeline.serving import endpoint
-from pipeline.serving.api import api_app
+from pipeline.serving.api import ATTRIBUTE_WAITING_MAX, api_app
 from pipeline.serving.endpoint import decompressed, endpoint_app, presented_key
 from pipeline.serving.workers import http_worker
 from pipeline.store.client import Store
@@ -118,6 +119,27 @@ def test_a_form_of_another_site_cannot_start_attribution_with_a_key_that_the_bro
         for content_type, status in (("text/plain", 415), ("application/json; charset=utf-8", 202)):
             headers = {"Authorization": "Bearer admin-key", "Content-Type": content_type}
             assert httpx.post(f"http://127.0.0.1:{port}/admin/attribute", content=body, headers=headers).status_code == status
+
+
+def test_attribution_on_request_has_a_longest_range_and_a_longest_queue() -> None:
+    go = threading.Event()
+    app = api_app(
+        ready=dict, metrics=str, attribute=lambda *_: [{"went": go.wait(30)}], may=lambda *_: True, pages=[], pages_need_key=False
+    )
+
+    def ask(to_at: str) -> httpx.Response:
+        body = {"from_at": "2026-11-30T00:00:00Z", "to_at": to_at, "wait": True}
+        return httpx.post(f"http://127.0.0.1:{port}/admin/attribute", json=body, timeout=60)
+
+    with serving(app) as port, ThreadPoolExecutor(ATTRIBUTE_WAITING_MAX + 1) as people:
+        assert [ask(to_at).status_code for to_at in ("2026-11-30T00:00:00Z", "2026-11-29T00:00:00Z", "2028-11-30T00:00:00Z")] == [400] * 3
+        asked = [people.submit(ask, "2026-11-30T00:15:00Z") for _ in range(ATTRIBUTE_WAITING_MAX + 1)]
+        refused = next(as_completed(asked)).result()
+        go.set()
+        answers = sorted(answer.result().status_code for answer in asked)
+        assert ask("2026-11-30T00:15:00Z").json() == {"runs": [{"went": True}]}
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "60")
+    assert answers == [200] * ATTRIBUTE_WAITING_MAX + [429]
 
 
 def test_an_address_that_another_program_has_is_a_configuration_error() -> None:

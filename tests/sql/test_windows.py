@@ -234,20 +234,24 @@ def test_the_loop_does_what_is_due_and_stops_when_told(store: Store) -> None:
 def test_the_loop_outlives_a_failed_check_and_an_outage_but_not_for_ever(store: Store) -> None:
     arrive(store, 0, T + 10 * S, T)
     fill(store, [], [HELD], [PRICE])
-    errors: list[Exception] = [CheckFailed("an atom is missing"), StoreDown("away")]
+    errors: list[Exception | str] = [CheckFailed("an atom is missing"), StoreDown("away"), "SELECT throwIf(1, 'odd data')"]
 
     def assemble(store: Store, scope: Scope) -> None:
-        if errors:
-            raise errors.pop(0)
+        error = errors.pop(0) if errors else None
+        if isinstance(error, Exception):
+            raise error
+        if error:
+            store.command(error)
 
     class Later(Clock):
         def __call__(self) -> int:
             self.now_ns += 301 * S
             return self.now_ns
 
-    stop = Stop(3)
+    stop = Stop(4)
     Attributor(store, SETTINGS, "c", Later(T + 2 * Q), assemble=assemble).run(stop)
-    assert stop.waited == [5.0, 10.0, 30.0] and not errors
+    assert stop.waited == [5.0, 10.0, 5.0, 30.0] and not errors
+    assert store.query("SELECT countIf(error LIKE '%odd data%') FROM runs WHERE state = 'failed'").scalar()
     assert store.query("SELECT count() > 0 FROM current_runs").scalar()
 
     def away(store: Store, scope: Scope) -> None:
