@@ -77,6 +77,7 @@ class Readings(Entry):
     client_request_id: Reading | None = None
     response_id: Reading | None = None
     call_id: Reading | None = None
+    join_key: Reading | None = None  # an id that the stack made for one inference (SGLang's bootstrap_room), equal on all its workers
     replica: Reading | None = None
     attempt_no: Reading | None = None
     http_status: Reading | None = None
@@ -95,6 +96,7 @@ class Readings(Entry):
     input_cache_write_tokens: Reading | None = None
     output_reasoning_tokens: Reading | None = None
     delivered_tokens: Reading | None = None
+    token_limit: Reading | None = None  # what the client asked for at most (max_tokens)
     recompute_tokens: Reading | None = None
     rejected_draft_tokens: Reading | None = None
     draft_proposed_tokens: Reading | None = None

@@ -14,7 +14,7 @@ from pipeline.store.client import Store
 from schemas.profile_rules import LITERAL
 
 FLAGS = frozenset({"streamed", "disconnected", "blocked"})
-COUNTS = frozenset({"http_status", "attempt_no"})
+COUNTS = frozenset({"http_status", "attempt_no", "token_limit"})
 ROLES = ("none", "request", "inference", "stage", "attempt_hint", "ignore")
 LAYERS = ("none", "client", "gateway", "router", "engine", "cache")
 CONDITIONS_MAX = 32
