@@ -1,8 +1,9 @@
+-- Busy time without an atom stood on replicas that have no price: its cost is unknown, not 0.
 SELECT
     w.model AS model,
-    sum(w.atoms) / 1e12 AS spend,
+    if(sum(w.atoms) = 0 AND sum(w.busy_ns) > 0, NULL, sum(w.atoms)) / 1e12 AS spend,
     sum(w.useful_tokens) AS `useful tokens`,
-    sum(w.fully_loaded_atoms) / 1e6 / nullIf(sum(w.useful_tokens), 0) AS `per 1M useful`,
+    if(sum(w.fully_loaded_atoms) = 0 AND sum(w.busy_ns) > 0, NULL, sum(w.fully_loaded_atoms)) / 1e6 / nullIf(sum(w.useful_tokens), 0) AS `per 1M useful`,
     1 - sum(w.class_atoms['useful']) / nullIf(sum(w.atoms), 0) AS waste
 FROM tenant_windows AS w
 INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
@@ -11,4 +12,4 @@ WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime
     AND $__conditionalAll(w.model IN (${model:singlequote}), $model)
     AND w.tenant != ''
 GROUP BY model
-ORDER BY spend DESC, model
+ORDER BY spend DESC NULLS LAST, model

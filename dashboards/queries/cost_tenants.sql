@@ -1,9 +1,10 @@
+-- Busy time without an atom stood on replicas that have no price: its cost is unknown, not 0.
 WITH spent AS (
     SELECT
         w.tenant AS tenant,
         sum(w.requests) AS requests,
-        sum(w.atoms) AS atoms,
-        sum(w.fully_loaded_atoms) AS loaded_atoms,
+        if(sum(w.atoms) = 0 AND sum(w.busy_ns) > 0, NULL, sum(w.atoms)) AS atoms,
+        if(sum(w.fully_loaded_atoms) = 0 AND sum(w.busy_ns) > 0, NULL, sum(w.fully_loaded_atoms)) AS loaded_atoms,
         sum(w.class_atoms['useful']) AS useful_atoms,
         sum(w.useful_tokens) AS useful_tokens,
         sum(w.hit_tokens) AS hit_tokens,
@@ -52,4 +53,4 @@ SELECT
 FROM spent
 LEFT JOIN waited ON waited.tenant = spent.tenant
 LEFT JOIN charged ON charged.tenant = spent.tenant
-ORDER BY spend DESC, tenant
+ORDER BY spend DESC NULLS LAST, tenant

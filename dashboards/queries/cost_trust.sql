@@ -17,7 +17,13 @@ CROSS JOIN (
     INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
     WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime
 ) AS quality
+CROSS JOIN (
+    SELECT if(countIf(p.priced = 0) = 0, 'none', arrayStringConcat(arraySort(groupUniqArrayIf(10)(toString(p.resource), p.priced = 0)), ', ')) AS unpriced
+    FROM pools AS p
+    INNER JOIN current_runs AS c ON p.window_from = c.window_from AND p.run_id = c.run_id
+    WHERE p.window_from >= $__fromTime AND p.window_from < $__toTime
+) AS money
 ARRAY JOIN
     ['pools minus ledger (atoms)', 'windows', 'of these provisional', 'last published (UTC)', 'requests of unknown tenants',
-     'delivered tokens assumed, not confirmed', 'requests without usage'] AS check,
-    [difference, windows, provisional, published, unknown_tenant, assumed, unknown_usage] AS value
+     'delivered tokens assumed, not confirmed', 'requests without usage', 'replicas without a price'] AS check,
+    [difference, windows, provisional, published, unknown_tenant, assumed, unknown_usage, unpriced] AS value

@@ -117,3 +117,20 @@ def test_what_nobody_measured_is_unknown_and_not_0(engine: Store) -> None:
     engine.command("TRUNCATE TABLE latency_windows")
     sql, parameters = expand(query_text("cost_tenants"), RANGE, ALL)
     assert [row["p99 TTFT"] for row in engine.query(sql, parameters).dicts()] == [None, None]
+
+
+def test_busy_time_without_a_price_has_no_cost_and_the_replica_is_named(engine: Store) -> None:
+    """Last in this file too: it changes what the tests above share."""
+    empty(engine)
+    seed(engine)
+    tables = ("tenant_windows", "unallocated_windows")
+    for table in tables:
+        engine.command(f"ALTER TABLE {table} UPDATE atoms = 0, busy_ns = 5 WHERE 1 SETTINGS mutations_sync = 1")
+    engine.command("ALTER TABLE tenant_windows UPDATE fully_loaded_atoms = 0 WHERE 1 SETTINGS mutations_sync = 1")
+    engine.insert_rows("pools", [{"window_from": "2026-11-01 10:00:00", "run_id": 2, "pool": "gpu", "resource": "vllm-9", "priced": 0}])
+    assert (value(engine, "cost_spend"), value(engine, "cost_per_useful")) == (None, None)
+    for name in ("cost_tenants", "cost_models"):
+        sql, parameters = expand(query_text(name), RANGE, ALL)
+        assert {(row["spend"], row["per 1M useful"]) for row in engine.query(sql, parameters).dicts()} == {(None, None)}
+    sql, parameters = expand(query_text("cost_trust"), RANGE, ALL)
+    assert dict(engine.query(sql, parameters).rows)["replicas without a price"] == "vllm-9"
