@@ -1,7 +1,7 @@
 SELECT check, value
 FROM (
     SELECT
-        toString(sum(c.pools_atoms) - sum(c.ledger_atoms)) AS difference,
+        toString(sum(c.difference_atoms)) AS difference,
         toString(count()) AS windows,
         toString(countIf(c.kind = 'provisional')) AS provisional,
         if(count() = 0, '–', toString(max(c.published_at))) AS published

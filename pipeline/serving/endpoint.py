@@ -14,17 +14,19 @@ from typing import Protocol
 
 import lz4.frame
 import zstandard
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipeline.store.embedded import EmbeddedEngine, QueryRefused
+from pipeline.serving.embedded import EmbeddedEngine, QueryRefused
 from schemas.keys import bearer_token
 from schemas.settings import Permission
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+STATEMENTS_AT_ONCE_MAX = 8  # a dashboard asks for a dozen panels at once; each may use READER_LIMITS' memory
+STATEMENTS_WAITING_MAX = 100
 ZSTD_STEP_BYTES = 1024  # becomes 32 MiB at most
 # Parameters of the HTTP interface itself; with a writer every other one is a setting, with a reader it is dropped.
 TRANSPORT = frozenset(
@@ -61,6 +63,8 @@ class Statement:
 def endpoint_app(engine: EmbeddedEngine, authenticate: Authenticate) -> Starlette:
     """The ASGI application for `[serve] clickhouse_http`."""
 
+    turns = CapacityLimiter(STATEMENTS_AT_ONCE_MAX)
+
     async def ping(_: Request) -> Response:
         return PlainTextResponse("Ok.\n")
 
@@ -73,7 +77,9 @@ def endpoint_app(engine: EmbeddedEngine, authenticate: Authenticate) -> Starlett
         try:
             wanted = parse(dict(request.query_params), await _body(request))
             run = _writer(engine, wanted) if admin else _reader(engine, reader.principal, wanted)
-            body, form = await run_in_threadpool(run)
+            if turns.statistics().tasks_waiting >= STATEMENTS_WAITING_MAX:
+                return _error(503, 202, f"Too many simultaneous queries: {STATEMENTS_WAITING_MAX} wait already; try again")
+            body, form = await to_thread.run_sync(run, limiter=turns)
         except QueryRefused as error:
             return _error(403 if error.code == 497 else 400, error.code, str(error))
         except RuntimeError as error:
@@ -122,7 +128,7 @@ def parse(query: Mapping[str, str], body: bytes) -> Statement:
 def _inline_insert(text: str) -> tuple[str, bytes] | None:
     """`INSERT … FORMAT X` with its rows behind the first line break, as one body."""
     found = re.match(r"(\s*insert\b.*?\bformat\s+\w+)[ \t]*\r?\n(.+)", text, re.IGNORECASE | re.DOTALL)
-    return (re.sub(r"\s+format\s+(\w+)$", r" FORMAT \1", found.group(1), flags=re.IGNORECASE), found.group(2).encode()) if found else None
+    return (found.group(1), found.group(2).encode()) if found else None
 
 
 def _reader(engine: EmbeddedEngine, principal: str, wanted: Statement) -> Callable[[], tuple[bytes, str]]:

@@ -65,16 +65,19 @@ def forged_name(formatted: str, parameters: Mapping[str, str]) -> str | None:
     return None if strange is None else f"the name {strange!r} has a backslash, a line break or a control character"
 
 
-def refusal(nodes: list[Node], database: str, table_functions: Set[str], regular_functions: Set[str]) -> str | None:
-    """Why the statement may not run, or None. `table_functions` and `regular_functions` are the engine's own lists."""
+def refusal(
+    nodes: list[Node], database: str, table_functions: Set[str], regular_functions: Set[str], closed_tables: Set[str] = frozenset()
+) -> str | None:
+    """Why the statement may not run, or None. `table_functions` and `regular_functions` are the engine's own lists; `closed_tables` are
+    those of `database` that this reader may not name, though views that it may read do."""
     if not nodes or nodes[0].kind != "SelectWithUnionQuery":
         return "only SELECT is allowed here"
     checks = (
         _unknown_nodes(nodes),
         _outfile(nodes),
-        _tables(nodes, database),
+        _tables(nodes, database, closed_tables),
         _functions(nodes, table_functions - regular_functions - ALLOWED_TABLE_FUNCTIONS),
-        _right_of_in(nodes, database, table_functions - ALLOWED_TABLE_FUNCTIONS),
+        _right_of_in(nodes, database, table_functions - ALLOWED_TABLE_FUNCTIONS, closed_tables),
     )
     return next((reason for reason in checks if reason), None)
 
@@ -103,7 +106,7 @@ def _outfile(nodes: Iterable[Node]) -> str | None:
     return None
 
 
-def _tables(nodes: list[Node], database: str) -> str | None:
+def _tables(nodes: list[Node], database: str, closed: Set[str]) -> str | None:
     for position, node in enumerate(nodes):
         if node.kind == "TableExpression":
             following = nodes[position + 1] if position + 1 < len(nodes) else None
@@ -113,14 +116,16 @@ def _tables(nodes: list[Node], database: str) -> str | None:
         if node.kind == "TableIdentifier":
             # The engine looks for a row filter by alias too: an alias like the full name of another table would take that one's filter.
             alias = node.text.partition(" (alias ")[2]
-            reason = f"the table alias {alias.rstrip(')')} has a dot" if "." in alias else _foreign_table(_name(node), database)
+            reason = f"the table alias {alias.rstrip(')')} has a dot" if "." in alias else _foreign_table(_name(node), database, closed)
             if reason:
                 return reason
     return None
 
 
-def _foreign_table(name: str, database: str) -> str | None:
+def _foreign_table(name: str, database: str, closed: Set[str]) -> str | None:
     # Without a qualifier it is a table of our database or a WITH name; with one it must be ours or one that clients ask for at connect.
+    if name.removeprefix(f"{database}.") in closed:
+        return f"table {name} holds sums over all tenants"
     if "." not in name or name.startswith(f"{database}.") or name in READABLE_SYSTEM_TABLES:
         return None
     return f"table {name} may not be read here"
@@ -133,7 +138,7 @@ def _functions(nodes: Iterable[Node], table_functions: Set[str]) -> str | None:
     return None
 
 
-def _right_of_in(nodes: list[Node], database: str, table_functions: Set[str]) -> str | None:
+def _right_of_in(nodes: list[Node], database: str, table_functions: Set[str], closed: Set[str]) -> str | None:
     """`x IN merge(...)` and `x IN system.users` read tables without a FROM."""
     for position, node in enumerate(nodes):
         if node.kind != "Function" or _name(node) not in IN_FUNCTIONS:
@@ -149,6 +154,6 @@ def _right_of_in(nodes: list[Node], database: str, table_functions: Set[str]) ->
                 continue
             if inner.kind == "Function" and _name(inner) in table_functions:
                 return f"table function {_name(inner)} is not allowed"
-            if inner.kind in ("Identifier", "TableIdentifier") and _foreign_table(_name(inner), database):
+            if inner.kind in ("Identifier", "TableIdentifier") and _foreign_table(_name(inner), database, closed):
                 return f"table {_name(inner)} may not be read here"
     return None

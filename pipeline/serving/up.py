@@ -21,12 +21,12 @@ from pipeline.configuration.versions import store_configuration
 from pipeline.errors import TokenpathError
 from pipeline.loading.loader import Loader
 from pipeline.serving.api import api_app
+from pipeline.serving.embedded import EmbeddedEngine, end_queries
 from pipeline.serving.endpoint import endpoint_app
 from pipeline.serving.instance import Endpoint, announced, holding, new_token
 from pipeline.serving.processes import Receive, append_log, lag, loader_metrics, read_log, receiving
 from pipeline.serving.workers import Worker, http_worker, run_together
 from pipeline.store.client import Store, Table, open_store
-from pipeline.store.embedded import EmbeddedEngine, end_queries
 from pipeline.store.migrate import migrate
 from schemas.counters import Counters
 from schemas.keys import Identity, Keyring, hash_key

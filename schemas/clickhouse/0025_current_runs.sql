@@ -1,4 +1,4 @@
--- Per window the run that readers see: the newest published one.
+-- Per window the run that readers see: the newest published one. Tenants read it too, so it holds no sum over all of them.
 CREATE VIEW IF NOT EXISTS current_runs AS
 SELECT
     r.window_from AS window_from,
@@ -9,8 +9,7 @@ SELECT
     argMax(r.method, (r.recorded_at, r.run_id)) AS method,
     argMax(r.useful_policy, (r.recorded_at, r.run_id)) AS useful_policy,
     argMax(r.content_hash, (r.recorded_at, r.run_id)) AS content_hash,
-    argMax(r.pools_atoms, (r.recorded_at, r.run_id)) AS pools_atoms,
-    argMax(r.ledger_atoms, (r.recorded_at, r.run_id)) AS ledger_atoms,
+    argMax(r.pools_atoms - r.ledger_atoms, (r.recorded_at, r.run_id)) AS difference_atoms,
     max(r.recorded_at) AS published_at
 FROM runs AS r
 WHERE r.state = 'published'

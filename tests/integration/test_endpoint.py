@@ -10,9 +10,9 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from pipeline.serving.embedded import EmbeddedEngine
 from pipeline.serving.endpoint import Reader, endpoint_app
 from pipeline.store.client import Store, open_store
-from pipeline.store.embedded import EmbeddedEngine
 from pipeline.store.migrate import migrate
 from schemas.settings import Permission, StoreSettings
 from tests.http_server import serving
@@ -95,6 +95,27 @@ def test_a_materialized_view_does_not_show_a_tenant_what_its_target_hides(front:
     for (view,) in store.query("SELECT name FROM system.tables WHERE database = 'tokenpath' AND engine = 'MaterializedView'").rows:
         assert ask(front, "acme-key", f"SELECT count() FROM {view}").text == "0\n", view
     assert ask(front, "ops-key", "SELECT count() FROM spans_view").text == "3\n"
+
+
+def test_a_tenant_learns_which_runs_are_current_and_no_sum_over_all_tenants(front: int, store: Store) -> None:
+    run = {"run_id": 1, "window_from": "2026-11-01 00:00:00", "state": "published", "pools_atoms": "900", "ledger_atoms": "900"}
+    store.insert_rows("runs", [run])
+    assert ask(front, "acme-key", "SELECT run_id, difference_atoms FROM current_runs").text == "1\t0\n"
+    for sql in ("SELECT pools_atoms FROM runs", "SELECT 1 FROM tokenpath.runs AS r", "SELECT 900 IN (SELECT pools_atoms FROM runs)"):
+        assert ask(front, "acme-key", sql).status_code == 403
+    assert ask(front, "acme-key", "SELECT 900 IN runs").status_code == 403
+    assert ask(front, "ops-key", "SELECT pools_atoms FROM runs").text == "900\n"
+
+
+@pytest.mark.parametrize(
+    "head", ["insert into billable format csv", "INSERT INTO billable SETTINGS input_format_null_as_default = 1 FORMAT CSV;"]
+)
+def test_an_insert_with_a_body_may_be_written_in_clickhouses_ways(front: int, store: Store, head: str) -> None:
+    for query, body in ((head, "h,useful,all\n"), ("", f"{head.rstrip(';')}\nh,late,all\n")):
+        headers = {"Authorization": "Bearer root-key"}
+        answer = httpx.post(f"http://127.0.0.1:{front}/", params={"query": query} if query else {}, content=body.encode(), headers=headers)
+        assert answer.status_code == 200, answer.text
+    assert store.query("SELECT groupArraySorted(9)(toString(outcome)) FROM billable").scalar() == ["late", "useful"]
 
 
 def test_a_table_made_while_the_front_runs_is_closed_to_tenants(front: int, store: Store) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pipeline.serving.embedded import EmbeddedEngine, QueryRefused
 from pipeline.store.client import Store
-from pipeline.store.embedded import EmbeddedEngine, QueryRefused
 
 
 @pytest.mark.parametrize(

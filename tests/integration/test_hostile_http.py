@@ -17,10 +17,10 @@ from starlette.applications import Starlette
 from pipeline.errors import ConfigurationError
 from pipeline.serving import endpoint
 from pipeline.serving.api import ATTRIBUTE_WAITING_MAX, api_app
+from pipeline.serving.embedded import EmbeddedEngine, QueryRefused
 from pipeline.serving.endpoint import decompressed, endpoint_app, presented_key
 from pipeline.serving.workers import http_worker
 from pipeline.store.client import Store
-from pipeline.store.embedded import EmbeddedEngine, QueryRefused
 from tests.http_server import serving
 from tests.integration.test_endpoint import authenticate
 from tests.processes import Running, up
@@ -83,6 +83,18 @@ def test_a_query_id_that_is_no_name_is_replaced(front: str, query_id: str) -> No
     assert len(answer.headers["X-ClickHouse-Query-Id"]) == 36
     assert "X-Evil" not in answer.headers
     assert httpx.get(front, params={"query": "SELECT 1", "query_id": "mine-1"}, headers=ROOT).headers["X-ClickHouse-Query-Id"] == "mine-1"
+
+
+def test_readers_beyond_those_that_may_wait_are_told_to_come_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "STATEMENTS_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(endpoint, "STATEMENTS_WAITING_MAX", 1)
+    slow = "SELECT count() FROM numbers(300000000) WHERE sipHash64(number) = 1"
+    with serving(endpoint_app(EmbeddedEngine(store.path), authenticate)) as port, ThreadPoolExecutor(4) as readers:
+        asked = [readers.submit(httpx.post, f"http://127.0.0.1:{port}/", content=slow, headers=ROOT, timeout=60) for _ in range(4)]
+        answers = [answer.result() for answer in as_completed(asked)]
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert answers[: len(refused)] == refused and len(refused) == 2
+    assert {(answer.status_code, answer.headers["X-ClickHouse-Exception-Code"]) for answer in refused} == {(503, "202")}
 
 
 def api(pages_need_key: bool) -> Starlette:

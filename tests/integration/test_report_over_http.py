@@ -11,9 +11,9 @@ from pipeline.attribution.rollups import roll_up
 from pipeline.billing.focus import export_focus
 from pipeline.reporting.report import ReportQuery, build_report
 from pipeline.reporting.status import build_status
+from pipeline.serving.embedded import EmbeddedEngine
 from pipeline.serving.endpoint import Reader, endpoint_app
 from pipeline.store.client import Store, open_store
-from pipeline.store.embedded import EmbeddedEngine
 from schemas.settings import Permission, StoreSettings
 from tests.http_server import serving
 from tests.sql import rows

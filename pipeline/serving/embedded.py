@@ -6,6 +6,7 @@ Embedded ClickHouse has no users (`CREATE USER` is refused), so a reader's handl
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -17,10 +18,14 @@ from pipeline.store.client import DATABASE, INSERT_SETTINGS
 
 READER_LIMITS = {
     "max_execution_time": 60,
-    "max_memory_usage": 4_000_000_000,
-    "max_result_rows": 10_000_000,
+    "max_memory_usage": 2_000_000_000,
+    "max_result_rows": 1_000_000,  # the answer is held in memory; the embedded engine ignores max_result_bytes
     "result_overflow_mode": "throw",
 }
+
+INSERT_WITH_BODY = re.compile(
+    r"\s*(?P<into>insert\b.*?)(?P<settings>\s+settings\s.*?)?\s+format\s+(?P<form>\w+)\s*;?\s*", re.IGNORECASE | re.DOTALL
+)
 
 END_SECONDS, END_STEP_SECONDS = 10.0, 0.05
 
@@ -40,9 +45,10 @@ TENANT_FILTERS = {
     "spans": "principal = {principal}",
     "rejected_spans": "principal = {principal}",
     "samples": "principal = {principal}",
-    "runs": "1",
+    "runs": "1",  # for current_runs; by its own name it is closed
     "current_runs": "1",
 }
+CLOSED_TO_TENANTS = frozenset({"runs"})
 
 
 class QueryRefused(TokenpathError):
@@ -65,7 +71,10 @@ class EmbeddedEngine:
         try:
             single = _text(connection, "SELECT formatQuerySingleLine({q:String})", {"q": escape_parameter(sql)})
             nodes = parse_tree(_text(connection, f"EXPLAIN AST {single}", parameters))
-            reason = forged_name(single, parameters) or refusal(nodes, DATABASE, self._names["table_functions"], self._names["functions"])
+            closed = frozenset() if principal == "platform" else CLOSED_TO_TENANTS
+            reason = forged_name(single, parameters) or refusal(
+                nodes, DATABASE, self._names["table_functions"], self._names["functions"], closed
+            )
             if reason:
                 raise QueryRefused(
                     f"refused: {reason}. Readers may SELECT from the tables of {DATABASE}; see the README, 'Reading the store'"
@@ -93,14 +102,16 @@ class EmbeddedEngine:
 
     @staticmethod
     def _insert(connection: Any, sql: str, data: bytes) -> bytes:
-        head, keyword, form = sql.strip().rstrip(";").rpartition(" FORMAT ")
-        if not keyword or not form.strip().isalnum():
+        parts = INSERT_WITH_BODY.fullmatch(sql)
+        if not parts:
             raise QueryRefused("an INSERT with a body must end in FORMAT <name>", 62)
         descriptor = os.memfd_create("tokenpath-insert")
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(data)
-            result = connection.query(f"{head} FROM INFILE '/proc/self/fd/{descriptor}' FORMAT {form.strip()}", "TabSeparated")
+            result = connection.query(
+                f"{parts['into']} FROM INFILE '/proc/self/fd/{descriptor}'{parts['settings'] or ''} FORMAT {parts['form']}", "TabSeparated"
+            )
             return bytes(result.bytes())
         finally:
             os.close(descriptor)
