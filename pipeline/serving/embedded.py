@@ -109,9 +109,8 @@ class EmbeddedEngine:
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(data)
-            result = connection.query(
-                f"{parts['into']} FROM INFILE '/proc/self/fd/{descriptor}'{parts['settings'] or ''} FORMAT {parts['form']}", "TabSeparated"
-            )
+            source = f"FROM INFILE '/proc/self/fd/{descriptor}'{parts['settings'] or ''}"
+            result = connection.query(f"{parts['into']} {source} FORMAT {parts['form']}", "TabSeparated")
             return bytes(result.bytes())
         finally:
             os.close(descriptor)
