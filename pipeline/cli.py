@@ -313,7 +313,7 @@ def export_focus(
     destination = out.absolute()
     with _reading(command) as store:
         check_conserved(store)
-        written = write(store, month, destination, version=version)
+        written = write(store, month, destination, provider=command.configuration.prices.provider, version=version)
     if as_json:
         command.print_json(written.as_dict())
     else:
@@ -326,7 +326,7 @@ def dead_letters_list(
     data: Data = None,
     as_json: Json = False,
     verbose: Verbose = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="The newest, at most this many.")] = 50,
     reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
 ) -> None:
     """Show messages that could not be decoded, newest last."""
@@ -341,7 +341,7 @@ def dead_letters_replay(
     data: Data = None,
     as_json: Json = False,
     verbose: Verbose = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="The oldest, at most this many.")] = 1000,
     reason: Annotated[str, typer.Option(help="Only those with this reason.")] = "",
 ) -> None:
     """Put dead letters back into their topics, for instance after an update that can read them."""

@@ -11,6 +11,7 @@ from typing import Protocol
 TRACES_TOPIC = "otlp_spans"
 METRICS_TOPIC = "otlp_metrics"
 DEAD_LETTERS_TOPIC = "otlp_dead_letters"
+OWN_TOPICS = frozenset({TRACES_TOPIC, METRICS_TOPIC, DEAD_LETTERS_TOPIC})
 LOADER_GROUP = "tokenpath-loader"
 
 Headers = Mapping[str, str]

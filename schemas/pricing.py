@@ -66,6 +66,9 @@ class Billable(Entry):
 
 
 class PriceBook(Entry):
+    """`provider`: who bills, as the rows of a bill name it."""
+
+    provider: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)] = "Tokenpath operator"
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
     gpu: tuple[GpuPrice, ...] = ()
     token: tuple[TokenPrice, ...] = ()

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from schemas.log import OWN_TOPICS
+
 Principal = Annotated[str, StringConstraints(pattern=r"^(platform|tenant/[^\s/][^\s]{0,127})$")]
 Permission = Literal["ingest", "read", "admin"]
 
@@ -48,7 +50,7 @@ class ReceiveSettings(Section):
 class TopicSettings(Section):
     """A topic that an OpenTelemetry Collector writes: it carries no headers, so its sender is said here."""
 
-    name: str
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]  # as Kafka takes it
     signal: Literal["traces", "metrics"]
     principal: Principal
 
@@ -119,6 +121,16 @@ class Settings(Section):
         if len({key.name for key in keys}) != len(keys):
             raise ValueError("two keys have the same name")
         return keys
+
+    @field_validator("topic")
+    @classmethod
+    def topics_are_others(cls, topics: tuple[TopicSettings, ...]) -> tuple[TopicSettings, ...]:
+        names = [topic.name for topic in topics]
+        if own := sorted(OWN_TOPICS.intersection(names)):
+            raise ValueError(f"{own[0]} is Tokenpath's own topic, whose messages carry their sender; let the Collector write another one")
+        if len(set(names)) != len(names):
+            raise ValueError("two topics have the same name")
+        return topics
 
     @model_validator(mode="after")
     def open_addresses_need_keys(self) -> "Settings":

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -141,6 +142,16 @@ class Inventory(Entry):
     def model_names(self) -> frozenset[str]:
         own = (name for model in self.model for name in (model.id, *model.aliases))
         return frozenset((*own, *(replica.model for replica in self.replica)))
+
+    def misspellings(self, gpus: Collection[str], models: Collection[str]) -> Iterator[str]:
+        """Names that the catalogue does not have, but nearly: allowed, and most likely a slip that costs the roofline."""
+        known = {"gpu": gpus, "model": (*models, *(name for own in self.model for name in (own.id, *own.aliases)))}
+        for replica in self.replica:
+            for key, names in known.items():
+                name = getattr(replica, key)
+                if name not in names and (near := get_close_matches(name, sorted(names), n=1, cutoff=0.8)):
+                    slip = f"replica {replica.id!r}: {key} {name!r} is in no catalogue, so its time is split by token counts"
+                    yield f"{slip}; did you mean {near[0]!r}?"
 
     def refusals(self, models: Collection[str], tenants: Collection[str]) -> Iterator[Refusal]:
         """`models`: the catalogue's names."""

@@ -89,10 +89,17 @@ def overlaps(table: str, rows: Sequence[Row], keys: Callable[[Row], Iterable[Has
         for key in keys(row):
             met = next((number for number, one in seen.get(key, ()) if row.from_ns < one.to_ns and one.from_ns < row.to_ns), None)
             if met is not None:
-                yield Refusal((table, index), f"overlaps [[{table}]] {met + 1}: {what} of {key!r} must have one row at a time")
+                yield Refusal((table, index), f"overlaps [[{table}]] {met + 1}: {what} of {_told(key)} must have one row at a time")
                 break
         for key in keys(row):
             seen.setdefault(key, []).append((index, row))
+
+
+def _told(key: Hashable) -> str:
+    """A key of several parts without Python's brackets; parts that are empty mean "all"."""
+    if not isinstance(key, tuple):
+        return repr(key)
+    return ", ".join(" = ".join(map(str, part)) if isinstance(part, tuple) else repr(part) for part in key if part != "") or "all"
 
 
 def unknown(location: tuple[str | int, ...], what: str, name: str, known: Iterable[str], remedy: str) -> Refusal:

@@ -23,7 +23,6 @@ from pipeline.statements import statement
 from pipeline.store.client import Store
 
 SQL = "pipeline.billing.sql"
-PROVIDER = "Tokenpath operator"
 SERVICE_NAME = "LLM Inference"
 PROBLEMS_SHOWN_MAX = 10
 _DIGITS = 100
@@ -90,15 +89,13 @@ class FocusExport:
         return "\n".join(lines)
 
 
-def export_focus(store: Store, month: str, path: Path, *, provider: str = PROVIDER, version: Literal["1.2"] = "1.2") -> FocusExport:
+def export_focus(store: Store, month: str, path: Path, *, provider: str, version: Literal["1.2"] = "1.2") -> FocusExport:
     """Writes the month (YYYY-MM, UTC) to `path`, whole or not at all; a second export of unchanged data writes equal bytes.
 
-    Raises ConfigurationError (month, version, folder, provider), or CheckFailed when the rows break a rule: nothing is written then.
+    Raises ConfigurationError (month, version, folder), or CheckFailed when the rows break a rule: nothing is written then.
     """
     if version != "1.2":
         raise ConfigurationError(f"FOCUS version {version!r} is not offered; use 1.2")
-    if not provider.strip():
-        raise ConfigurationError("the provider name must not be empty: FOCUS rows name who bills")
     first, after = month_bounds(month)
     during = {"from": _midnight(first), "to": _midnight(after)}
     usages = [Usage(*row) for row in store.query(statement(SQL, "focus_usage"), during).rows]

@@ -1,5 +1,6 @@
 """The user's configuration directory: read once, checked whole, stored as immutable versions that runs name by hash."""
 
+import logging
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ SETTINGS_FILE = "tokenpath.toml"
 DATA_FILES = ("inventory.toml", "prices.toml", "tenants.toml", "slo.toml")
 PROFILES_FOLDER = "profiles"
 PREFIX = "TOKENPATH_"
+
+logger = logging.getLogger(__name__)
 
 Overrides = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 Text = tuple[str, str]  # name shown to the user, content
@@ -111,6 +114,8 @@ def _checked(texts: Mapping[str, Text], settings: Settings) -> Configuration:
         ("slo.toml", lambda: slos.refusals(named, ids)),
     ):
         _refuse(texts.get(name), found)
+    for misspelling in inventory.misspellings(gpus(), catalogued):
+        logger.warning("%s: %s", texts["inventory.toml"][0], misspelling)
     profiles = {source.profile.profile: source for source in _profiles(texts)}
     return Configuration(
         settings=settings,

@@ -120,7 +120,7 @@ class Demo:
             report = build_report(store, ReportQuery(start, end), 0)
             busy_atoms = dict(store.query(statement("pipeline.demo.sql", "busy_atoms"), {"from": start, "to": end}).rows)
             bill = self.out / f"focus-{start:%Y-%m}.csv"
-            export_focus(store, f"{start:%Y-%m}", bill)
+            export_focus(store, f"{start:%Y-%m}", bill, provider=command.configuration.prices.provider)
         (self.out / "report.json").write_text(to_json(report), encoding="utf-8")
         (self.out / "report.csv").write_text(to_csv(report), encoding="utf-8", newline="")
         pages = check_pages(f"http://{command.settings.serve.http}", start, end)

@@ -1,5 +1,6 @@
 """`tokenpath dead-letters`: what could not be decoded, shown and sent again."""
 
+from collections import deque
 from contextlib import closing
 from itertools import islice
 
@@ -12,9 +13,9 @@ from pipeline.serving.processes import dead_letters
 
 
 def show(command: Command, limit: int, reason: str) -> None:
-    """The first `limit` letters, oldest first."""
+    """The newest `limit` letters, newest last."""
     with dead_letters(command.settings) as log:
-        letters = list(islice(entries(log, reason), limit))
+        letters = list(deque(entries(log, reason), maxlen=limit))
     if command.as_json:
         command.print_json({"dead_letters": [_document(letter) for letter in letters]})
         return
@@ -41,7 +42,7 @@ def show(command: Command, limit: int, reason: str) -> None:
 
 
 def send_again(command: Command, limit: int, reason: str) -> None:
-    """Puts the first `limit` letters back into the topics they came from."""
+    """Puts the oldest `limit` letters back into the topics they came from."""
     with dead_letters(command.settings) as log:
         letters = list(islice(entries(log, reason), limit))
     settings, sent = command.settings, 0

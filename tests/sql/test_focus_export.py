@@ -16,6 +16,7 @@ from pipeline.store.client import Store
 from tests.sql import rows
 
 HOSTILE = '=1+1,"a"\r\nb'
+BILLS = "Example Inference Ltd"
 
 
 def month(store: Store) -> None:
@@ -50,7 +51,7 @@ def month(store: Store) -> None:
 def test_a_month_becomes_one_row_per_tenant_meter_day_and_price(store: Store, tmp_path: Path) -> None:
     month(store)
     target = tmp_path / "focus.csv"
-    written = export_focus(store, "2026-11", target)
+    written = export_focus(store, "2026-11", target, provider=BILLS)
 
     with target.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
@@ -71,7 +72,7 @@ def test_a_month_becomes_one_row_per_tenant_meter_day_and_price(store: Store, tm
         {"tenant": "acme", "model": "mystery", "bucket": "output_text", "tokens": 8}
     ]
     before = target.read_bytes()
-    export_focus(store, "2026-11", target)
+    export_focus(store, "2026-11", target, provider=BILLS)
     assert target.read_bytes() == before
 
 
@@ -85,18 +86,18 @@ def test_a_month_ends_at_midnight_utc(store: Store, tmp_path: Path) -> None:
     )
     roll_up(store, rows.scope(later + 1, run_id))
     assert rows.text(rows.window(later)) == "2026-12-01 00:00:00"
-    assert export_focus(store, "2026-11", tmp_path / "focus.csv").rows == 4
-    written = export_focus(store, "2026-12", tmp_path / "focus.csv")
+    assert export_focus(store, "2026-11", tmp_path / "focus.csv", provider=BILLS).rows == 4
+    written = export_focus(store, "2026-12", tmp_path / "focus.csv", provider=BILLS)
     assert (written.rows, written.billed) == (1, "0.000006")
 
 
 def test_an_empty_store_and_an_empty_month_give_a_header_and_say_where_data_is(store: Store, tmp_path: Path) -> None:
     rows.insert(store, {})
     target = tmp_path / "focus.csv"
-    assert "nothing was attributed yet" in export_focus(store, "2026-11", target).text()
+    assert "nothing was attributed yet" in export_focus(store, "2026-11", target, provider=BILLS).text()
     assert target.read_text(encoding="utf-8").count("\n") == 1
     month(store)
-    assert "data in 2026-11" in export_focus(store, "2025-01", target).text()
+    assert "data in 2026-11" in export_focus(store, "2025-01", target, provider=BILLS).text()
 
 
 def test_a_broken_row_stops_the_export_and_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +106,10 @@ def test_a_broken_row_stops_the_export_and_leaves_the_old_file(store: Store, tmp
     target.write_text("old")
     monkeypatch.setattr(focus, "SERVICE_NAME", "")
     with pytest.raises(CheckFailed, match="ServiceName: must not be null"):
-        export_focus(store, "2026-11", target)
+        export_focus(store, "2026-11", target, provider=BILLS)
     assert target.read_text() == "old"
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape("use 1.2")):
-        export_focus(store, "2026-11", tmp_path / "focus.csv", version="9.9")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="provider name"):
-        export_focus(store, "2026-11", tmp_path / "focus.csv", provider=" ")
+        export_focus(store, "2026-11", tmp_path / "focus.csv", provider=BILLS, version="9.9")  # type: ignore[arg-type]

@@ -148,3 +148,15 @@ def test_the_order_of_tables_does_not_make_another_version(tmp_path: Path) -> No
     one, two = '[[tenant]]\nid = "a"\n', '[[tenant]]\nid = "b"\n'
     first = load_configuration(written(tmp_path, tenants=one + two)).hash
     assert load_configuration(written(tmp_path, tenants=two + one)).hash == first
+
+
+def test_a_gpu_or_model_that_is_nearly_in_the_catalogue_is_taken_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    since = "from = 2026-10-01T00:00:00Z\n"
+    replica = '[[replica]]\nid = "{}"\nmodel = "{}"\ngpu = "{}"\ngpus = 1\n' + since
+    slips = replica.format("r0", "llama-3.3-7b", "h100-smx") + replica.format("r1", "in-house", "asic-1")
+    written(tmp_path, inventory=slips)
+    assert len(load_configuration(tmp_path).inventory.replica) == 2
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "inventory.toml: replica 'r0': gpu 'h100-smx' is in no catalogue" in told[0] and "did you mean 'h100-sxm'?" in told[0]
+    assert "did you mean 'llama-3.3-70b'?" in told[1]

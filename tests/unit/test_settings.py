@@ -29,6 +29,9 @@ def test_defaults_bind_loopback_only() -> None:
         ({"key": [{**KEY, "principal": "tenant/acme", "may": ["read", "admin"]}]}, "tenant/acme may not admin"),
         ({"key": [{**KEY, "may": ["everything"]}]}, "'ingest', 'read' or 'admin'"),
         ({"topic": [{"name": "t", "signal": "profiles", "principal": "platform"}]}, "'traces' or 'metrics'"),
+        ({"topic": [{"name": "otlp_spans", "signal": "traces", "principal": "platform"}]}, "own topic"),
+        ({"topic": [{"name": "t", "signal": "traces", "principal": "platform"}] * 2}, "same name"),
+        ({"topic": [{"name": "a topic", "signal": "traces", "principal": "platform"}]}, "pattern"),
         ({"loader": {"batch_bytes": 10**9}}, "less than or equal"),
     ],
 )
