@@ -1,14 +1,17 @@
 """Assembly: from spans to requests and attempts, in ClickHouse. This module only orders the statements (pipeline/attribution/sql/assembly).
 
-    spans -> work_spans (read once, each by its profile rule) -> work_links (pointers up the traces) -> work_nodes (whose request is it)
+    spans -> work_spans (read once, each by its profile rule; trees that share no trace with their request are joined: joining.py)
+          -> work_links (pointers up the traces) -> work_nodes (whose request is it)
           -> work_calls (which attempt shows it) -> work_stages, work_drafts -> work_requests, work_attempts
 
 Every statement is set-based; nothing is held in Python. Unchanged input gives equal rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from pipeline.attribution.readings import lookups
+from pipeline.attribution import joining
+from pipeline.attribution.readings import LAYERS, lookups
 from pipeline.attribution.scope import Scope
 from pipeline.statements import statement
 from pipeline.store.client import Store
@@ -16,9 +19,9 @@ from schemas.stages import RANK, STAGES, Quality
 
 SQL = "pipeline.attribution.sql.assembly"
 RESULTS = ("work_requests", "work_attempts")
-OF_RUN = ("work_rules", "work_spans")
+OF_RUN = ("work_rules", "work_spans", *joining.OF_RUN)
 OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts")
-SCRATCH = (*OF_RUN, *OF_CHUNK, *RESULTS)
+SCRATCH = (*OF_RUN, *joining.OF_ROUND, *OF_CHUNK, *RESULTS)
 
 # Traces are independent of each other, so memory is bounded by working through them in chunks.
 SPANS_PER_CHUNK = 2_500_000
@@ -49,6 +52,8 @@ def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK)
     run.do("100_rules", "101_spans", **arrays)
     if run.count("102_duplicates_count"):
         run.do("103_duplicates")
+    rules = store.query(statement(SQL, "10_profile_rules"), {"config_hash": scope.config_hash}).dicts()
+    joining.join(run, LAYERS, **arrays, **joining.id_slots(rules, arrays))
     chunks = max(1, -(-run.count("105_count") // spans_per_chunk))
     for chunk in range(chunks):
         run.parameters |= {"chunks": chunks, "chunk": chunk}
@@ -81,12 +86,16 @@ class _Run:
         for table in tables:
             self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
 
-    def do(self, *names: str, **more: Any) -> None:
+    def do(self, *names: str, sql: str = SQL, **more: Any) -> None:
         for name in names:
-            self.store.command(statement(SQL, name), {**self.parameters, **more})
+            self.store.command(statement(sql, name), {**self.parameters, **more})
+
+    def row(self, name: str, *, sql: str = SQL, **more: Any) -> Sequence[Any]:
+        (row,) = self.store.query(statement(sql, name), {**self.parameters, **more}).rows
+        return row
 
     def count(self, name: str, **more: Any) -> int:
-        return int(self.store.query(statement(SQL, name), {**self.parameters, **more}).scalar())
+        return int(self.row(name, **more)[0])
 
     def jump(self, which: str) -> None:
         """Pointer jumping until no pointer of this pass is open."""

@@ -279,6 +279,11 @@ SELECT
     best,
     arrayMap(x -> x.1, arrayFilter(x -> x.2, [
         ('foreign', foreign),
+        ('ambiguous_id', (trace_id, attempt) IN (
+            SELECT trace_id, attempt
+            FROM work_calls
+            WHERE (trace_id, span_id) IN (SELECT trace_id, span_id FROM work_adoptions WHERE state = 'ambiguous')
+        )),
         ('sampled', sampled),
         ('clock_skew', skewed),
         ('cached_over_input', coalesce(coalesce(cache_read, 0) + coalesce(cache_write, 0) > input, 0)),

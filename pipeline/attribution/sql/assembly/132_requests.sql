@@ -366,7 +366,7 @@ SELECT
         )
     ),
     arraySort(arrayDistinct(arrayConcat(
-        arrayFilter(f -> f IN ('foreign', 'sampled', 'clock_skew', 'replica_unlisted'), flags),
+        arrayFilter(f -> f IN ('foreign', 'ambiguous_id', 'sampled', 'clock_skew', 'replica_unlisted'), flags),
         answer_flags,
         if(sampled, ['sampled'], []),
         if(skewed, ['clock_skew'], []),

@@ -1,0 +1,8 @@
+INSERT INTO work_moved
+SELECT s.* REPLACE (m.to_trace AS trace_id, m.to_parent AS parent_span_id)
+FROM work_spans AS s
+INNER JOIN (
+    SELECT trace_id, span_id, to_trace, to_parent
+    FROM work_moves
+    WHERE (orphan_trace, orphan_span) NOT IN (SELECT trace_id, span_id FROM work_adoptions WHERE state = 'ambiguous')
+) AS m ON m.trace_id = s.trace_id AND m.span_id = s.span_id

@@ -1,0 +1,1 @@
+INSERT INTO work_spans SELECT * FROM work_moved
