@@ -50,6 +50,12 @@ class Flag(Reading):
     absent: bool | None = None
 
 
+class Phase(Reading):
+    """Which half of one inference a worker ran: `prefill`, else decode. `absent`: where the name of the span says it, or its match."""
+
+    absent: Literal["prefill", "decode"] | None = None
+
+
 class StageReading(Entry):
     """A stage whose duration is told by an attribute; laid out in canonical order, or carved out of the parent stage."""
 
@@ -78,6 +84,7 @@ class Readings(Entry):
     response_id: Reading | None = None
     call_id: Reading | None = None
     join_key: Reading | None = None  # an id that the stack made for one inference (SGLang's bootstrap_room), equal on all its workers
+    phase: Phase | None = None  # of an engine whose prefill and decode run on different workers
     replica: Reading | None = None
     attempt_no: Reading | None = None
     http_status: Reading | None = None

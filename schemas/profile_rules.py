@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from schemas.profile import Duration, Flag, InputTokens, Match, Profile, Reading, Span
+from schemas.profile import Duration, Flag, InputTokens, Match, Phase, Profile, Reading, Span
 from schemas.source import Refusal, read, refused
 
 NS_PER_UNIT: Mapping[str, float] = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -167,7 +167,7 @@ def _rule(candidate: _Candidate, rank: int, numbers: dict[str, int]) -> Rule:
 
 def _field(name: str, reading: Reading) -> FieldRow:
     keys = reading.keys
-    if isinstance(reading, Flag) and reading.absent is not None:
+    if isinstance(reading, Flag | Phase) and reading.absent is not None:
         keys = (*keys, LITERAL + str(reading.absent).lower())
     ns_per_unit = NS_PER_UNIT[reading.unit] if isinstance(reading, Duration) else 1.0
     return FieldRow(name, keys, ns_per_unit, int(isinstance(reading, InputTokens) and reading.includes_cache))

@@ -261,7 +261,7 @@ def test_the_usage_that_a_litellm_capture_reports_adds_up_to_its_readme(shared_d
 
 READING_ONLY = {
     "prefill_ns", "decode_ns", "disconnected", "blocked", "draft_proposed_tokens", "draft_accepted_tokens", "call_id", "join_key",
-    "token_limit",
+    "token_limit", "phase",
 }  # fmt: skip
 
 
