@@ -265,6 +265,43 @@ def report(
 
 
 @app.command()
+def explain(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    from_time: From = None,
+    to_time: To = None,
+    against_from: Annotated[str | None, typer.Option(metavar="TIME", help="Begin of the period to compare with.")] = None,
+    against_to: Annotated[str | None, typer.Option(metavar="TIME", help="Its end. Default: just before --from.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="As it was known at that time.")] = None,
+    against_as_of: Annotated[str | None, typer.Option(metavar="TIME", help="The other period as it was known at that time.")] = None,
+) -> None:
+    """Why a period (default: the month to date) cost more or less than the one before it, in parts that sum to the difference.
+
+    With only --against-as-of: than the same period as it was known then.
+    """
+    from pipeline.reporting.explain import explain as compare
+    from pipeline.reporting.explain import periods, render, to_json
+
+    command = prepare(config, data, as_json, verbose)
+    times = {
+        name: _time(f"--{name.replace('_', '-')}", text, None) if text else None
+        for name, text in (
+            ("from", from_time), ("to", to_time), ("as_of", as_of),
+            ("against_from", against_from), ("against_to", against_to), ("against_as_of", against_as_of),
+        )
+    }  # fmt: skip
+    before, after = periods(times, datetime.now(UTC))
+    with _reading(command) as store:
+        found = compare(store, before, after)
+    if as_json:
+        print(to_json(found), file=command.out.file)
+    else:
+        render(found, command.out)
+
+
+@app.command()
 def status(
     config: Config = None,
     data: Data = None,

@@ -49,7 +49,7 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
 
     `dead_letters`: their number if the caller knows it. Raises CheckFailed when the range holds two currencies.
     """
-    parameters = _parameters(query)
+    parameters = parameters_of(query)
     windows = _rows(store, "published", parameters)[0]
     available = _rows(store, "available", parameters)[0]
     requested = Range(from_at=query.from_at.astimezone(UTC), to_at=query.to_at.astimezone(UTC))
@@ -96,7 +96,8 @@ def conservation(money: Row) -> Conservation:
     return Conservation(pools_atoms=str(pools), ledger_atoms=str(held), difference_atoms=str(pools - held))
 
 
-def _parameters(query: ReportQuery) -> dict[str, Any]:
+def parameters_of(query: ReportQuery) -> dict[str, Any]:
+    """Server-side parameters of the statements in report_sql and explain_sql."""
     from_at, to_at = query.from_at.astimezone(UTC), query.to_at.astimezone(UTC)
     return {
         "from": from_at.replace(microsecond=0),

@@ -50,7 +50,7 @@ def render(report: Report, console: Console) -> None:
 def _render_empty(report: Report, console: Console) -> None:
     console.print(Text(f"No attributed window in {_span(report.requested)}."))
     if report.available:
-        first, last = _iso(report.available.from_at), _iso(report.available.to_at)
+        first, last = iso(report.available.from_at), iso(report.available.to_at)
         console.print(Text(f"There is data from {_span(report.available)}: try --from {first} --to {last}"))
     else:
         console.print(Text("Nothing has been attributed yet: send spans, then run `tokenpath attribute` or leave `tokenpath up` running."))
@@ -61,7 +61,7 @@ def _render_head(report: Report, console: Console) -> None:
     windows = "1 window" if report.windows == 1 else f"{report.windows} windows"
     facts = [f"method {report.method}", f"policy {report.useful_policy}", windows, f"configuration {(report.config_hash or UNKNOWN)[:12]}"]
     if report.as_of:
-        facts.append(f"as known on {_iso(report.as_of)}")
+        facts.append(f"as known on {iso(report.as_of)}")
     console.print(Text(", ".join(facts), style="dim"))
     if report.range != report.requested:
         console.print(Text(f"Asked for {_span(report.requested)}; widened to whole windows.", style="dim"))
@@ -105,7 +105,7 @@ LATENCY_COLUMNS: list[tuple[str, Cell]] = [
 
 
 def _table(title: str, by: str, columns: Sequence[tuple[str, Cell]], rows: Sequence[tuple[str, Figures]], totals: Figures) -> Table:
-    table = _blank_table(title, show_footer=len(rows) > 1)
+    table = blank_table(title, show_footer=len(rows) > 1)
     table.add_column(by, Text("total", style="bold"), overflow="fold", min_width=8, max_width=30)
     for name, cell in columns:
         table.add_column(name, Text(cell(totals), style="bold"), justify="right", no_wrap=True)
@@ -114,7 +114,7 @@ def _table(title: str, by: str, columns: Sequence[tuple[str, Cell]], rows: Seque
     return table
 
 
-def _blank_table(title: str, *, show_footer: bool = False) -> Table:
+def blank_table(title: str, *, show_footer: bool = False) -> Table:
     """Figures never wrap or shrink; where the terminal is narrow the names do."""
     return Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_footer=show_footer)
 
@@ -125,7 +125,7 @@ def _render_unallocated(report: Report, console: Console) -> None:
         return
     pools = _pools(report)
     places = _places([report.unallocated[name] for name in shown])
-    table = _blank_table(f"No tenant's ({report.currency or 'no currency'})")
+    table = blank_table(f"No tenant's ({report.currency or 'no currency'})")
     table.add_column("", no_wrap=True)
     table.add_column("spend", justify="right", no_wrap=True)
     table.add_column("of all\nspend", justify="right", no_wrap=True)
@@ -259,7 +259,7 @@ def _label(report: Report, group: Group) -> str:
     return f"{group.key[:10]} {group.key[11:16]}" if report.by == "hour" else plain(group.key) or "(no name)"
 
 
-def _iso(at: datetime) -> str:
+def iso(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
