@@ -116,6 +116,9 @@ def _find_roots(run: _Run) -> None:
 
 
 def _find_attempts(run: _Run) -> None:
+    several, shared = run.row("119_engines")
+    if several:
+        run.do("119_legs")
     run.do("119_nest")
     for step in range(1, NESTED_MAX):
         if not run.count("121_nested", step=step):
@@ -123,6 +126,6 @@ def _find_attempts(run: _Run) -> None:
         run.do("120_nest_on", step=step)
     if run.count("121_nested", step=1):
         run.do("122_wrappers", "123_nested")
-    if run.count("124_shared"):
+    if shared:
         run.do("125_inside")
     run.do("126_calls")

@@ -9,11 +9,12 @@
 --   nest      an inference span -> each inference span of its request around it, `step` hops above
 --   wrapper   an inference span around another of its own layer
 --   target    an inference span -> the inference span of another layer that names their common attempt
+--   leg       an engine span -> the first of those on whose workers one inference ran, itself too
 --   orphan    a span in the trace of a possible orphan -> the platform's nearest request or call above it
 --   tree      a span in the trace of an orphan that found somebody -> that orphan, if it stands above
 --   holder    a span in the trace of a span that holds an orphan's id -> the platform's request that it belongs to
 CREATE TABLE IF NOT EXISTS work_links (
-    pass Enum8('unmarked' = 1, 'mark' = 2, 'above' = 3, 'claim' = 4, 'root' = 5, 'top' = 6, 'nest' = 7, 'wrapper' = 8, 'target' = 9, 'orphan' = 10, 'tree' = 11, 'holder' = 12),
+    pass Enum8('unmarked' = 1, 'mark' = 2, 'above' = 3, 'claim' = 4, 'root' = 5, 'top' = 6, 'nest' = 7, 'wrapper' = 8, 'target' = 9, 'orphan' = 10, 'tree' = 11, 'holder' = 12, 'leg' = 13),
     step UInt8,
     trace_id FixedString(16),
     span_id FixedString(8),

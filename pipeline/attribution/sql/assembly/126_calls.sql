@@ -1,4 +1,4 @@
--- Which attempt each inference span shows: the first of the siblings that its target, or itself, belongs to.
+-- Which attempt each inference span shows: the first of the siblings that its target, or the first leg, or itself, belongs to.
 INSERT INTO work_calls (trace_id, span_id, root, attempt, island, foreign, outer)
 WITH
     calls AS (SELECT trace_id, span_id, root, island, foreign, outer, started_ns FROM work_nodes WHERE role = 'inference' AND root != toFixedString('', 8)),
@@ -13,9 +13,12 @@ WITH
             c.root AS root,
             c.island AS island,
             c.foreign AS foreign,
-            if(t.at = toFixedString('', 8), c.island, t.at) AS target
+            arrayFirst(at -> at != toFixedString('', 8), [t.at, f.at, l.at, c.island]) AS target
         FROM inner_calls AS c
         LEFT ANY JOIN targets AS t ON t.trace_id = c.trace_id AND t.span_id = c.span_id
+        LEFT ANY JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'leg' AND at != span_id) AS l
+            ON l.trace_id = c.trace_id AND l.span_id = c.span_id
+        LEFT ANY JOIN targets AS f ON f.trace_id = c.trace_id AND f.span_id = l.at
     )
 SELECT
     a.trace_id,

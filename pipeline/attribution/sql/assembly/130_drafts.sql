@@ -20,11 +20,17 @@ WITH
     -- Attempts that more than one span shows; the others need no grouping.
     shared AS (SELECT trace_id, attempt FROM work_calls WHERE span_id != attempt),
     sibling_islands AS (SELECT trace_id, island FROM work_calls WHERE span_id != island),
+    legs AS (SELECT trace_id, span_id, within, stage FROM work_links WHERE pass = 'leg'),
     -- 1. What each inference span says.
     seen AS (
         SELECT
             trace_id, root, attempt, island, foreign, outer, span_id, layer, started_ns, ended_ns, sampled, skewed, fields, failed,
-            cache_read, cache_write, output, reasoning, first_answer_ns, queue_ns, told_input + if(excludes_cache, coalesce(cache_read, 0) + coalesce(cache_write, 0), 0) AS input,
+            (trace_id, span_id) IN (SELECT trace_id, span_id FROM legs) AS is_leg,
+            (trace_id, span_id) IN (SELECT trace_id, span_id FROM legs WHERE within = 1) AS prefills,
+            -- What a decode worker was sent was not found in a cache.
+            if((trace_id, span_id) IN (SELECT trace_id, span_id FROM legs WHERE stage = 1), NULL, told_read) AS cache_read,
+            if((trace_id, span_id) IN (SELECT trace_id, span_id FROM legs WHERE stage = 1), NULL, told_write) AS cache_write,
+            output, reasoning, first_answer_ns, queue_ns, told_input + if(excludes_cache, coalesce(told_read, 0) + coalesce(told_write, 0), 0) AS input,
             first_token_ns,
             first_token_ns - prefill_ns AS first_scheduled_ns,
             first_token_ns + decode_ns AS last_token_ns,
@@ -43,7 +49,12 @@ WITH
             transform(
                 if(resource_key = 0, 0, cityHash64(resource_key, toUInt32(arrayCount(t -> t <= started_ns, replicas.2)))),
                 replicas.1.1, arrayMap(n -> toUInt32(n), arrayEnumerate(replicas.1)), toUInt32(0)
-            ) AS place
+            ) AS place,
+            multiIf(
+                NOT is_leg, [],
+                prefills, [(place, 'prefill', coalesce(first_scheduled_ns, started_ns), coalesce(first_token_ns, ended_ns, started_ns))],
+                [(place, 'decode', coalesce(first_token_ns, started_ns), coalesce(last_token_ns, ended_ns, started_ns))]
+            ) AS ran
         FROM (
             SELECT
                 c.trace_id AS trace_id, c.root AS root, c.attempt AS attempt, c.island AS island, c.foreign AS foreign, c.outer AS outer,
@@ -53,8 +64,8 @@ WITH
                 if(s.principal = 'platform', s.fields, mapFilter((field, value) -> field != 'tenant', s.fields)) AS fields,
                 s.raw_usage AS raw_usage, s.resource_key AS resource_key, s.excludes_cache AS excludes_cache,
                 toUInt8(s.failed OR s.fields['error_type'] != '' OR toUInt64OrZero(s.fields['http_status']) >= 400) AS failed,
-                toUInt64OrNull(s.fields['input_cache_read_tokens']) AS cache_read,
-                toUInt64OrNull(s.fields['input_cache_write_tokens']) AS cache_write,
+                toUInt64OrNull(s.fields['input_cache_read_tokens']) AS told_read,
+                toUInt64OrNull(s.fields['input_cache_write_tokens']) AS told_write,
                 toUInt64OrNull(s.fields['input_tokens']) AS told_input,
                 toUInt64OrNull(s.fields['output_tokens']) AS output,
                 toUInt64OrNull(s.fields['output_reasoning_tokens']) AS reasoning,
@@ -81,7 +92,7 @@ WITH
             trace_id, root, attempt, island, foreign, outer, layer, started_ns, ended_ns,
             [(started_ns, coalesce(ended_ns, started_ns))] AS spans,
             sampled, skewed, [(started_ns, span_id, mapKeys(fields), mapValues(fields))] AS texts, failed, cache_read, cache_write, output, reasoning,
-            first_answer_ns, queue_ns, input, first_token_ns, first_scheduled_ns, last_token_ns, told, raw, place
+            first_answer_ns, queue_ns, input, first_token_ns, first_scheduled_ns, last_token_ns, told, raw, place, ran
         FROM seen
         WHERE (trace_id, attempt) IN shared AND (trace_id, island) NOT IN sibling_islands
         UNION ALL
@@ -93,7 +104,8 @@ WITH
             min(s.first_answer_ns), min(s.queue_ns), max(s.input), min(s.first_token_ns), min(s.first_scheduled_ns), max(s.last_token_ns),
             groupArrayArray(s.told),
             arrayMap(k -> (k.1, if(k.2, arraySum(x -> if(x.1 = k.1, x.2, 0), said), arrayMax(x -> if(x.1 = k.1, x.2, 0), said)), k.2), arrayDistinct(arrayMap(x -> (x.1, x.3), groupArrayArray(s.raw) AS said))),
-            max(s.place)
+            max(s.place),
+            groupArrayArray(s.ran)
         FROM seen AS s
         WHERE (trace_id, attempt) IN shared AND (trace_id, island) IN sibling_islands
         GROUP BY trace_id, root, attempt, layer, outer, island
@@ -126,7 +138,9 @@ WITH
             queue_ns,
             told,
             CAST(arrayMap(x -> (x.1, arrayMax(y -> if(y.1 = x.1, y.2, 0), raws)), arrayDistinct(arrayMap(x -> tuple(x.1), raws))), 'Map(LowCardinality(String), UInt64)') AS raw_usage,
-            place
+            -- Of several workers the one that answered.
+            if(arrayExists(x -> x.2 = 'decode', ran), arrayFirst(x -> x.2 = 'decode', ran).1, place) AS place,
+            ran
         FROM (
             SELECT
                 trace_id, root, attempt,
@@ -154,7 +168,8 @@ WITH
                 min(v.queue_ns) AS queue_ns,
                 groupArrayArrayIf(v.told, v.outer = 0) AS told,
                 groupArrayArray(v.raw) AS raws,
-                max(v.place) AS place
+                max(v.place) AS place,
+                arraySort(x -> (x.3, x.4, x.1, x.2), groupArrayArray(v.ran)) AS ran
             FROM views AS v
             GROUP BY trace_id, root, attempt
         )
@@ -168,14 +183,14 @@ WITH
             0 AS mismatch,
             first_answer_ns, first_token_ns, first_scheduled_ns, last_token_ns, queue_ns, told,
             CAST(arrayMap(x -> (x.1, x.2), raw), 'Map(LowCardinality(String), UInt64)') AS raw_usage,
-            place
+            place, ran
         FROM seen
         WHERE (trace_id, attempt) NOT IN shared
         UNION ALL
         SELECT
             trace_id, root, attempt, foreign, sampled, skewed, started_ns, ended_ns, spans, failed, fields,
             input, output, cache_read, cache_write, reasoning, turn, engine_output, mismatch,
-            first_answer_ns, first_token_ns, first_scheduled_ns, last_token_ns, queue_ns, told, raw_usage, place
+            first_answer_ns, first_token_ns, first_scheduled_ns, last_token_ns, queue_ns, told, raw_usage, place, ran
         FROM several
     ),
     -- 4. What its stage spans say. Those that hang on the request itself count for its only attempt.
@@ -257,6 +272,8 @@ SELECT
             arrayMap(x -> (if(x.4 = 0, replica, transform(x.4, arrayEnumerate(replicas.1), replicas.1.2, '')), 'prefill', x.2, x.3), prefills),
             arrayMap(x -> (if(x.4 = 0, replica, transform(x.4, arrayEnumerate(replicas.1), replicas.1.2, '')), 'decode', x.2, x.3), decodes)
         ),
+        notEmpty(ran),
+        arrayMap(x -> (transform(x.1, arrayEnumerate(replicas.1), replicas.1.2, ''), x.2, x.3, x.4), ran),
         isNotNull(first_scheduled_ns) AND isNotNull(last_token_ns),
         [
             (replica, 'prefill', assumeNotNull(first_scheduled_ns), assumeNotNull(first_token_ns)),
@@ -299,7 +316,7 @@ FROM (
         a.ended_ns AS ended_ns, a.spans AS spans, a.told AS told, a.fields AS fields, a.sampled AS sampled, a.skewed AS skewed,
         a.input AS input, a.output AS output, a.cache_read AS cache_read, a.cache_write AS cache_write, a.reasoning AS reasoning, a.turn AS turn,
         a.engine_output AS engine_output, a.mismatch AS mismatch, a.first_answer_ns AS first_answer_ns, a.first_token_ns AS first_token_ns,
-        a.first_scheduled_ns AS first_scheduled_ns, a.last_token_ns AS last_token_ns, a.queue_ns AS queue_ns, a.raw_usage AS raw_usage,
+        a.first_scheduled_ns AS first_scheduled_ns, a.last_token_ns AS last_token_ns, a.queue_ns AS queue_ns, a.raw_usage AS raw_usage, a.ran AS ran,
         t.facts AS facts, t.schedules AS schedules, t.prefills AS prefills, t.decodes AS decodes, t.decode_from AS decode_from, t.prefill_ends AS prefill_ends,
         r.expected AS expected, r.best AS best,
         a.fields['finish_reason'] AS finish,
