@@ -148,6 +148,7 @@ class DataQuality(Frozen):
     dead_letters: int | None
     unpriced_replicas: tuple[str, ...]
     unpriced_models: tuple[str, ...]
+    left_out: dict[str, int]
     flags: dict[str, int]
 
 

@@ -18,7 +18,7 @@ from pipeline.store.client import Store
 from schemas.stages import RANK, STAGES, Quality
 
 SQL = "pipeline.attribution.sql.assembly"
-RESULTS = ("work_requests", "work_attempts")
+RESULTS = ("work_requests", "work_attempts", "work_left_out")
 OF_RUN = ("work_rules", "work_spans", *joining.OF_RUN)
 OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts")
 SCRATCH = (*OF_RUN, *joining.OF_ROUND, *OF_CHUNK, *RESULTS)
@@ -42,7 +42,7 @@ def ranked_stages() -> list[str]:
 
 
 def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK) -> None:
-    """Fills work_requests and work_attempts from the spans that `scope` reads; rows of neighbouring windows are there too.
+    """Fills work_requests, work_attempts and work_left_out from the spans that `scope` reads; rows of neighbouring windows are there too.
 
     Idempotent: it empties what it fills. Attempts that cross the border of the range that is read are cut.
     """
@@ -51,7 +51,7 @@ def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK)
     arrays = lookups(store, scope.config_hash, run.parameters["stages"])
     run.do("100_rules", "101_spans", **arrays)
     if run.count("102_duplicates_count"):
-        run.do("103_duplicates")
+        run.do("102_reused_ids", "103_duplicates")
     rules = store.query(statement(SQL, "10_profile_rules"), {"config_hash": scope.config_hash}).dicts()
     joining.join(run, LAYERS, **arrays, **joining.id_slots(rules, arrays))
     chunks = max(1, -(-run.count("105_count") // spans_per_chunk))

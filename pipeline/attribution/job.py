@@ -102,7 +102,7 @@ def _shown(at_ns: int) -> str:
 
 
 def _attribute(store: Store, scope: Scope, journal: Journal, assemble: Step, roll_up: Step) -> RunResult:
-    for name in ("work_requests", "work_attempts"):
+    for name in ("work_requests", "work_attempts", "work_left_out"):
         store.command("TRUNCATE TABLE {table:Identifier}", {"table": name})
     assemble(store, scope)
     money.allocate(store, scope, until_ns=scope.to_ns if journal.kind == "closed" else journal.began_ns)

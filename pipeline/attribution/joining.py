@@ -88,6 +88,8 @@ def join(run: Run, layers: Sequence[str], **arrays: Any) -> None:
         holders = {"holder_layer": layers.index(one.holder), "requests": int(one.requests)}
         if run.row("144_waiting", sql=SQL, **asked)[0]:
             _join(run, **more, **asked, **holders)
+    if orphans:
+        run.do("155_left_out", sql=SQL)
 
 
 def _join(run: Run, **more: Any) -> None:

@@ -85,6 +85,7 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
             dead_letters=dead_letters,
             unpriced_replicas=tuple(money["unpriced"]),
             unpriced_models=tuple(sorted({model for charge in charges.values() for model in charge.unpriced_models})),
+            left_out={row["reason"]: row["spans"] for row in _rows(store, "left_out", parameters)},
             flags=dict(sorted(totals_row.get("flags", {}).items())),
         ),
     )

@@ -174,6 +174,8 @@ def quality_lines(report: Report) -> list[str]:
         lines.append(f"Without a token price, so not charged: {_names(quality.unpriced_models)}. Add them to prices.toml.")
     if quality.rejected_spans:
         lines.append(f"Spans refused for impossible times: {quality.rejected_spans}.")
+    if quality.left_out:
+        lines.append("Spans that no request shows: " + ", ".join(f"{name} {count}" for name, count in quality.left_out.items()) + ".")
     if quality.dead_letters:
         lines.append(f"Messages in the dead letters: {quality.dead_letters}; see `tokenpath dead-letters list`.")
     if quality.flags:

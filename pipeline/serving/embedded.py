@@ -44,6 +44,7 @@ TENANT_FILTERS = {
     "slos": "tenant IN ({tenant}, '')",
     "spans": "principal = {principal}",
     "rejected_spans": "principal = {principal}",
+    "left_out": "principal = {principal}",
     "samples": "principal = {principal}",
     "runs": "1",  # for current_runs; by its own name it is closed
     "current_runs": "1",

@@ -61,6 +61,10 @@ def pool(number: int, resource: str, atoms: int, run_id: int = RUN, **columns: A
     }  # fmt: skip
 
 
+def left_out(number: int, spans: int, principal: str = "tenant/acme", reason: str = "reused_id", run_id: int = RUN) -> dict[str, Any]:
+    return {"window_from": text(window(number)), "run_id": run_id, "principal": principal, "reason": reason, "spans": spans}
+
+
 def saving(number: int, tenant: str, model: str, cached_tokens: int, atoms: int) -> dict[str, Any]:
     return {"window_from": text(window(number)), "tenant": tenant, "model": model, "cached_tokens": cached_tokens, "atoms": atoms}
 

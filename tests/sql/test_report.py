@@ -70,6 +70,7 @@ def case(store: Store, **more: list[dict[str, Any]]) -> None:
             "work_savings": [rows.saving(0, "acme", "llama", 400, 2 * UNIT)],
             "token_prices": PRICES,
             "billable": [rows.billable("useful", "all"), rows.billable("late", "output_text")],
+            "left_out": [rows.left_out(0, 2), rows.left_out(1, 1, "tenant/zed"), rows.left_out(1, 90, run_id=rows.RUN - 1)],
             "runs": [rows.published(0), rows.published(1)],
             **more,
         },
@@ -190,6 +191,7 @@ def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> No
             "dead_letters": 2,
             "unpriced_replicas": [],
             "unpriced_models": [],
+            "left_out": {"reused_id": 3},
             "flags": {"split_unknown": 1},
         },
     }
