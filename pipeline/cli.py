@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -301,6 +302,55 @@ def explain(
         render(found, command.out)
 
 
+@app.command("what-if")
+def what_if(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    from_time: From = None,
+    to_time: To = None,
+    affinity: Annotated[bool, typer.Option("--affinity", help="Every attempt finds the longest prefix that any replica had.")] = False,
+    hit_ratio: Annotated[str | None, typer.Option(metavar="RATIO", help="So much of all input comes from the cache, 0 to 1.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="Every replica on this GPU of the catalogue.")] = None,
+    precision: Annotated[Literal["bf16", "fp16", "fp8", "fp4"] | None, typer.Option(help="Weights in this precision.")] = None,
+    usd_per_gpu_hour: Annotated[
+        str | None, typer.Option(metavar="PRICE", help="One GPU for an hour, in the price book's currency.")
+    ] = None,
+    ttft_ms: Annotated[str | None, typer.Option(metavar="MS", help="Another objective for the time to first token.")] = None,
+    tpot_ms: Annotated[str | None, typer.Option(metavar="MS", help="... for the time per output token.")] = None,
+    e2e_ms: Annotated[str | None, typer.Option(metavar="MS", help="... for the whole answer.")] = None,
+    without_idle: Annotated[bool, typer.Option("--without-idle", help="Only the replicas that the busiest window needs.")] = False,
+    headroom: Annotated[str, typer.Option(metavar="RATIO", help="With --without-idle: what stays free in that window.")] = "0.2",
+) -> None:
+    """What the same requests (default: of the month to date) would have cost otherwise; an estimate, with its assumptions."""
+    from pipeline.reporting.report import ReportQuery, month_to_date
+    from pipeline.reporting.what_if_answer import Scenario, render, to_json
+    from pipeline.reporting.what_if_answer import answer as ask
+
+    command = prepare(config, data, as_json, verbose)
+    scenario = Scenario(
+        perfect_affinity=affinity,
+        hit_ratio=_decimal("--hit-ratio", hit_ratio),
+        gpu=gpu,
+        precision=precision,
+        usd_per_gpu_hour=_decimal("--usd-per-gpu-hour", usd_per_gpu_hour),
+        ttft_ms=_decimal("--ttft-ms", ttft_ms),
+        tpot_ms=_decimal("--tpot-ms", tpot_ms),
+        e2e_ms=_decimal("--e2e-ms", e2e_ms),
+        remove_idle=without_idle,
+        headroom=_decimal("--headroom", headroom) or Decimal(0),
+    )
+    first, last = month_to_date(datetime.now(UTC))
+    query = ReportQuery(_time("--from", from_time, first), _time("--to", to_time, last))
+    with _reading(command) as store:
+        found = ask(store, query, scenario)
+    if as_json:
+        print(to_json(found), file=command.out.file)
+    else:
+        render(found, command.out)
+
+
 @app.command()
 def status(
     config: Config = None,
@@ -550,6 +600,17 @@ def _dead_letters(command: Command) -> int | None:
 
 def _two_hours_ago() -> datetime:
     return (datetime.now(UTC) - timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+
+
+def _decimal(option: str, text: str | None) -> Decimal | None:
+    """A plain number. Raises ConfigurationError."""
+    try:
+        number = None if text is None else Decimal(text)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if number is not None and not number.is_finite():
+        raise ConfigurationError(f"{option} {text!r} is no number")
+    return number
 
 
 def _time(option: str, text: str | None, otherwise: datetime | None) -> datetime:
