@@ -352,6 +352,32 @@ def what_if(
 
 
 @app.command()
+def tasks(
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    from_time: From = None,
+    to_time: To = None,
+    tenant: Annotated[str, typer.Option(help="Only this tenant.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Show so many; --json has all.")] = 20,
+) -> None:
+    """What agent runs and conversations cost as a whole, and how much of it was not the answer. Default: the month to date."""
+    from pipeline.reporting.report import ReportQuery, month_to_date
+    from pipeline.reporting.tasks import read_tasks, render, to_json
+
+    command = prepare(config, data, as_json, verbose)
+    first, last = month_to_date(datetime.now(UTC))
+    query = ReportQuery(_time("--from", from_time, first), _time("--to", to_time, last), tenant=tenant)
+    with _reading(command) as store:
+        found = read_tasks(store, query, command.settings.attribution.max_attempt_seconds)
+    if as_json:
+        print(to_json(found), file=command.out.file)
+    else:
+        render(found, limit, command.out)
+
+
+@app.command()
 def status(
     config: Config = None,
     data: Data = None,
