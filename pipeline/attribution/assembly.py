@@ -20,7 +20,7 @@ from schemas.stages import RANK, STAGES, Quality
 SQL = "pipeline.attribution.sql.assembly"
 RESULTS = ("work_requests", "work_attempts", "work_left_out")
 OF_RUN = ("work_rules", "work_spans", *joining.OF_RUN)
-OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts")
+OF_CHUNK = ("work_facts", "work_links", "work_nodes", "work_replicas", "work_calls", "work_stages", "work_drafts", "work_bounds")
 SCRATCH = (*OF_RUN, *joining.OF_ROUND, *OF_CHUNK, *RESULTS)
 
 # Traces are independent of each other, so memory is bounded by working through them in chunks.
@@ -60,7 +60,7 @@ def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK)
         run.do("104_facts", **arrays)
         _find_roots(run)
         _find_attempts(run)
-        run.do("128_replicas", "129_stages", "130_drafts", "131_hints", "132_requests", "133_attempts")
+        run.do("128_replicas", "129_stages", "130_drafts", "131_hints", "131_aborted", "131_bounds", "132_requests", "133_attempts")
         run.truncate(*OF_CHUNK)
     run.truncate(*OF_RUN)
 

@@ -243,6 +243,8 @@ class Trace:
         attempts = [
             Attempt(id, "failed" if failed[id] else "superseded" if id != good[-1] else outcome, outputs[id]) for id in order
         ]  # fmt: skip
+        if self.left_alone(root, bool(order)):
+            attempts.append(Attempt(root.id, "aborted", None))
         end = root.end if root.role == "request" else max([root.end, *(one.end for one in calls)])
         foreign = any(self.foreign(one) for one in calls)
         return Request(self.tenant(root, order, views), outcome, foreign, end - root.start, self.stages(root, end, calls), attempts)
@@ -275,14 +277,24 @@ class Trace:
 
     def outcome(self, root: Seen, tried: bool, good: Sequence[str], outputs: Mapping[str, int | None]) -> str:
         refused = root.role == "request" and (root.failed or (root.status or 0) >= 400)
-        gone = root.disconnected
+        gone = self.gone(root)
+        if self.left_alone(root, tried):
+            return "aborted"
         if not tried:
             if 400 <= (root.status or 0) < 500:
                 return "rejected"
-            return "failed" if refused else "aborted" if gone else "unmetered"
+            return "failed" if refused else "unmetered"
         if not good or (refused and not gone):
             return "failed"
         return "aborted" if gone else "unmetered" if outputs[good[-1]] is None else "useful"
+
+    def gone(self, root: Seen) -> bool:
+        """499 is what proxies write for a client that closed the connection."""
+        return root.disconnected or (root.role == "request" and root.status == 499)
+
+    def left_alone(self, root: Seen, tried: bool) -> bool:
+        """Nobody shows a call, the client left, and the gateway neither refused nor broke: engines write no span of an aborted call."""
+        return root.role == "request" and not tried and self.gone(root) and ((root.status or 0) < 400 or root.status == 499)
 
     def tenant(self, root: Seen, order: Sequence[str], views: Mapping[str, Sequence[Seen]]) -> str:
         if root.principal != "platform":

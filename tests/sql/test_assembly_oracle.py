@@ -35,8 +35,8 @@ def random_spans(dice: random.Random) -> Iterator[tuple[Seen, str]]:
         seen: dict[str, Any] = {"id": id, "parent": parent, "start": start * MS, "end": end * MS, "principal": principal, "failed": failed}
         output = dice.choice([None, 0, 1, 5, 7])
         if kind == "gateway":
-            status = dice.choice([None, 200, 200, 429, 500])
-            tenant, gone = dice.choice(["a", "b", ""]), dice.random() < 0.1
+            status = dice.choice([None, 200, 200, 429, 499, 500])
+            tenant, gone = dice.choice(["a", "b", ""]), dice.random() < 0.15
             yield Seen(**seen, role="request", stage="gateway", tenant=tenant, status=status, disconnected=gone), kind
         elif kind == "stage":
             yield Seen(**seen, role="stage", stage=dice.choice(STAGES)), kind

@@ -209,10 +209,11 @@ WITH
             coalesce(r.http_status, d.answer_status) AS status,
             if(r.fields['error_type'] != '', r.fields['error_type'], d.answer_error) AS error_type,
             if(r.answering = 0, 'none', toString(d.answer_source)) AS usage_source,
+            r.role = 'request' AND (r.trace_id, r.root) NOT IN (SELECT trace_id, root FROM work_nodes WHERE role = 'inference' AND layer = 'engine') AS unseen,
             toUInt64(r.closed_ns - r.started_ns) AS e2e_ns,
             if(notEmpty(r.streams), r.streams[1].1, d.first_answer_ns) - r.started_ns AS answered_after,
             r.fields['blocked'] = '1' AS blocked,
-            r.fields['disconnected'] = '1' OR arrayExists(x -> x.4 = '1', r.streams) AS disconnected,
+            r.fields['disconnected'] = '1' OR ifNull(r.http_status, 0) = 499 OR arrayExists(x -> x.4 = '1', r.streams) AS disconnected,
             r.role = 'request' AND (r.failed OR ifNull(r.http_status, 0) >= 400) AS refused,
             arrayMap(x -> assumeNotNull(x.3), arrayFilter(x -> isNotNull(x.3), r.streams)) AS streamed_tokens,
             multiIf(
@@ -303,6 +304,29 @@ WITH
             ) AS slo_tpot,
             if(e2e_limit_ns < 0 OR ending = 'rejected', NULL, toUInt8(e2e_ns <= e2e_limit_ns)) AS slo_e2e
         FROM limited
+    ),
+    -- What of each stage's own time lies before the first token: the same lengths, cut there. Busy times divide as their stage does.
+    parted AS (
+        SELECT
+            *,
+            least(coalesce(started_ns + toInt64(ttft_ns), greatest(first_token_ns, started_ns)), closed_ns) AS first_ns,
+            arrayFilter(x -> x.2 < first_ns, if(isNull(first_ns), [], drawn)) AS early,
+            arrayMap(x -> least(x.3, assumeNotNull(first_ns)), early) AS early_ends,
+            arrayMap(rank -> arrayReduce('intervalLengthSumIf', early.2, early_ends, arrayMap(x -> x >= rank, early.1)), ranks) AS early_covered_ns,
+            arrayMap(
+                (here, further_in) -> here - further_in, early_covered_ns, arrayResize(arrayPopFront(early_covered_ns), length(early_covered_ns), 0)
+            ) AS early_ns,
+            arrayMap(
+                x -> (x.1, x.2, intDiv(toInt128(x.3) * early_ns[indexOf(ranks, x.2)], greatest(own_ns[indexOf(ranks, x.2)], 1))), carved
+            ) AS early_carved,
+            -- How far each objective was missed, in millionths of it; -1: it was not.
+            arrayMap(
+                (missed, ns, limit_ns) -> if(missed, intDiv(toInt128(ns) * 1000000, greatest(limit_ns, 1)), toInt128(-1)),
+                [ifNull(slo_ttft = 0, 0), ifNull(slo_tpot = 0, 0), ifNull(slo_e2e = 0, 0)],
+                [coalesce(ttft_ns, e2e_ns, 0), coalesce(tpot_ns, 0), coalesce(e2e_ns, 0)],
+                [ttft_limit_ns, tpot_limit_ns, e2e_limit_ns]
+            ) AS overruns
+        FROM answered
     )
 SELECT
     toDateTime(intDiv(started_ns - started_ns % {window_ns:Int64}, 1000000000), 'UTC'),
@@ -338,7 +362,11 @@ SELECT
     output_tokens - coalesce(reasoning_tokens, 0),
     reasoning_tokens,
     usage_source,
-    if(isNull(input_tokens) AND isNull(output_tokens), 'unknown', 'reported'),
+    multiIf(
+        isNotNull(input_tokens) OR isNotNull(output_tokens), 'reported',
+        outcome = 'aborted' AND (trace_id, root, answer) IN (SELECT trace_id, root, attempt FROM work_bounds), 'estimated',
+        'unknown'
+    ),
     generated_tokens,
     delivered_tokens,
     delivery,
@@ -368,8 +396,29 @@ SELECT
     arraySort(arrayDistinct(arrayConcat(
         arrayFilter(f -> f IN ('foreign', 'ambiguous_id', 'sampled', 'clock_skew', 'replica_unlisted'), flags),
         answer_flags,
+        if(outcome = 'aborted' AND unseen AND isNull(output_tokens), ['no_engine_span'], []),
         if(sampled, ['sampled'], []),
         if(skewed, ['clock_skew'], []),
         if(tenant_said != '' AND NOT has(listed, tenant), ['unlisted'], [])
-    )))
-FROM answered
+    ))),
+    if(arrayMax(overruns) < 0, 'none', ['ttft', 'tpot', 'e2e'][indexOf(overruns, arrayMax(overruns))]),
+    if(
+        isNull(first_ns),
+        map(),
+        mapFromArrays(
+            arrayMap(rank -> if(rank = {inference:UInt8}, 'other', {stages:Array(String)}[rank]), arrayPushBack(plain_ranks, {inference:UInt8})),
+            arrayPushBack(
+                arrayMap(
+                    rank -> toUInt64(
+                        early_ns[indexOf(ranks, rank)]
+                        - arraySum(x -> if(x.2 = rank, x.3, 0), early_carved) + arraySum(x -> if(x.1 = rank, x.3, 0), early_carved)
+                    ),
+                    plain_ranks
+                ),
+                toUInt64(
+                    assumeNotNull(first_ns) - started_ns - if(empty(early_covered_ns), 0, early_covered_ns[1]) + early_ns[indexOf(ranks, {inference:UInt8})]
+                )
+            )
+        )
+    )
+FROM parted

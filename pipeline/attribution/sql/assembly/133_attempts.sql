@@ -70,11 +70,11 @@ SELECT
     map(),
     d.raw_usage,
     d.usage_source,
-    if(isNull(d.input_tokens) AND isNull(d.output_tokens), 'unknown', 'reported'),
+    multiIf(isNotNull(d.input_tokens) OR isNotNull(d.output_tokens), 'reported', bounded, 'estimated', 'unknown'),
     d.generated_tokens,
     if(e.attempt_no = e.good, e.delivered_tokens, 0),
     if(e.attempt_no = e.good, toString(e.delivery), 'none'),
-    multiIf(e.failed = 1, 'failed', e.attempt_no < e.good, 'superseded', toString(e.request_outcome)),
+    multiIf(e.failed = 1, 'failed', e.attempt_no < e.good, 'superseded', toString(e.request_outcome)) AS outcome,
     d.replica,
     arrayMap(l -> (l.1, l.2, fromUnixTimestamp64Nano(l.3, 'UTC'), fromUnixTimestamp64Nano(l.4, 'UTC')), d.legs),
     fromUnixTimestamp64Nano(d.first_scheduled_ns, 'UTC'),
@@ -84,6 +84,9 @@ SELECT
     d.rejected_draft_tokens,
     d.expected_hit_tokens,
     d.best_hit_tokens,
-    arraySort(arrayDistinct(arrayConcat(d.flags, arrayFilter(f -> f = 'unlisted', e.flags))))
+    arraySort(arrayDistinct(arrayConcat(d.flags, arrayFilter(f -> f = 'unlisted' OR (f = 'no_engine_span' AND outcome = 'aborted'), e.flags)))),
+    if(outcome = 'aborted' AND isNull(d.output_tokens), coalesce(e.delivered_tokens, 0), NULL) AS least_tokens,
+    if((isNotNull(least_tokens) AND b.most_tokens > 0) AS bounded, greatest(assumeNotNull(least_tokens), b.most_tokens), NULL)
 FROM ended AS e
 INNER JOIN work_drafts AS d ON d.trace_id = e.trace_id AND d.root = e.root AND d.attempt = e.attempt
+LEFT ANY JOIN work_bounds AS b ON b.trace_id = e.trace_id AND b.root = e.root AND b.attempt = e.attempt
