@@ -46,6 +46,10 @@ class ContentFilter:
 
         self._on_span, self._on_event = on_span, on_event
 
+    def is_content(self, key: str) -> bool:
+        """Whether a field of this name, or an attribute of a span, holds content."""
+        return self._on_span(key.encode("utf-8", "replace"))
+
     def may_have_content(self, folded: Any) -> bool:
         """Whether a folded trace request has such keys. False: certainly none. True also for an event key on another event."""
         resource_spans = folded.resource_spans
