@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pipeline.attribution import job
 from pipeline.attribution.assembly import assemble
 from pipeline.attribution.job import RunResult, Step
+from pipeline.attribution.joining import SKEW_NS
 from pipeline.attribution.journal import SECOND_NS, SQL, Clock, forget_superseded, read_watermark, recording_us
 from pipeline.attribution.rhythm import PROVISIONAL_NS, Plan, WindowState, Work, batches, due
 from pipeline.attribution.rollups import roll_up
@@ -42,13 +43,14 @@ def dirty_windows(store: Store, settings: AttributionSettings, config_hash: str,
     """The runs that are due now, oldest first. Reads only."""
 
     def ask(name: str, state: WindowState) -> int:
-        return int(store.query(statement(SQL, name), {**_parameters(settings, now_ns), "window_from_ns": state.window_ns}).scalar())
+        parameters = {**_parameters(settings, now_ns), "window_from_ns": state.window_ns, "config_hash": config_hash, "skew_ns": SKEW_NS}
+        return int(store.query(statement(SQL, name), parameters).scalar())
 
     return due(
         window_states(store, settings, config_hash, now_ns),
         settings,
         now_ns,
-        reached=lambda state: bool(ask("59_reached", state)),
+        reached=lambda state: bool(ask("59_reached", state) or ask("59_joined", state)),
         since_ns=lambda state: ask("59_since", state),
         provisional_ns=provisional_ns,
     )
