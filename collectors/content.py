@@ -2,14 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from collectors.wire import tolerant
+from collectors.wire import Place, tolerant
 
 
 class ContentKey(BaseModel):
@@ -50,14 +50,12 @@ class ContentFilter:
         """Whether a field of this name, or an attribute of a span, holds content."""
         return self._on_span(key.encode("utf-8", "replace"))
 
-    def may_have_content(self, folded: Any) -> bool:
-        """Whether a folded trace request has such keys. False: certainly none. True also for an event key on another event."""
-        resource_spans = folded.resource_spans
-        span = resource_spans.scope_spans.spans
-        holders = (resource_spans.resource, resource_spans.scope_spans.scope, span, span.links)
-        if any(self._on_span(key) for holder in holders for key in set(holder.attributes.key[:])):
-            return True
-        return any(self._on_event(key, None) for key in set(span.events.attributes.key[:]))
+    def may_have_content(self, keys: Mapping[Place, Set[bytes]]) -> bool:
+        """Whether a trace request with these keys has content. False: certainly not. True also for an event key on another event."""
+        return any(
+            any(self._on_event(key, None) for key in found) if "events" in place else any(map(self._on_span, found))
+            for place, found in keys.items()
+        )
 
     def drop(self, body: bytes) -> tuple[bytes, int]:
         """The trace request without content attributes, and how many were dropped. Nothing dropped: the same bytes.

@@ -4,7 +4,7 @@ A body is kept as the bytes that came, after one validating parse; only JSON, an
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from collectors import wire
 from collectors.content import ContentFilter, content_keys
+from collectors.key_limit import KeyLimit, drop_keys, figure_keys
 from collectors.otlp_json import NotOtlpJson, to_protobuf
 from collectors.wire import Signal
 from schemas.counters import Counters
@@ -21,6 +22,7 @@ from schemas.log import METRICS_TOPIC, TRACES_TOPIC, AppendLog, LogFull, LogUnav
 from schemas.settings import ReceiveSettings
 
 Clock = Callable[[], int]  # unix ns
+Beyond = Callable[[Set[bytes]], Set[bytes]]  # of attribute keys those that are too many for their sender
 Content = Literal["protobuf", "json"]
 Transport = Literal["grpc", "http"]
 Reason = Literal[
@@ -39,6 +41,7 @@ COUNTERS = {
     "tokenpath_receiver_bytes_total": "Bytes of accepted OTLP protobuf",
     "tokenpath_receiver_items_total": "Accepted spans and data points",
     "tokenpath_receiver_content_dropped_total": "Attributes with prompts or completions that were dropped",
+    "tokenpath_receiver_keys_over_limit_total": "Attributes that were dropped because their sender used too many different keys",
 }
 
 
@@ -57,11 +60,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`value` is what the log gets, unless `items` is 0: then there is nothing to store and the answer is OK."""
+    """`value` is what the log gets, unless `items` is 0: then there is nothing to store and the answer is OK.
+    `dropped` attributes were content, `over_limit` had keys beyond what their sender may use."""
 
     value: bytes
     items: int
     dropped: int
+    over_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,16 @@ class Refused:
     retry_after_s: int | None = None
 
 
-def accept(signal: Signal, body: bytes, content: Content, limits: Limits, content_filter: ContentFilter | None) -> Accepted | Refused:
-    """Decides about one decompressed body. Cheap limits come before anything is decoded. Pure."""
+def accept(
+    signal: Signal,
+    body: bytes,
+    content: Content,
+    limits: Limits,
+    content_filter: ContentFilter | None,
+    beyond: Beyond = lambda keys: frozenset(),
+) -> Accepted | Refused:
+    """Decides about one decompressed body. Cheap limits come before anything is decoded. Pure, but for `beyond`, which says
+    which of the body's attribute keys are too many for its sender."""
     if len(body) > limits.body_bytes:
         return too_large(limits)
     if content == "json":
@@ -97,10 +110,14 @@ def accept(signal: Signal, body: bytes, content: Content, limits: Limits, conten
         folded = wire.parse_folded(signal, body)
     except DecodeError:
         return Refused("junk", f"not an OTLP {signal} request: the protobuf is broken or nests too deeply")
-    if content_filter is None or signal != "traces" or not content_filter.may_have_content(folded):
-        return Accepted(body, items, 0)
-    value, dropped = content_filter.drop(body)
-    return Accepted(value, items, dropped)
+    keys = wire.attribute_keys(signal, folded)
+    doomed = beyond(set().union(*keys.values()))
+    dropped = over_limit = 0
+    if doomed:
+        body, over_limit = drop_keys(signal, body, doomed)
+    if content_filter is not None and signal == "traces" and content_filter.may_have_content(keys):
+        body, dropped = content_filter.drop(body)
+    return Accepted(body, items, dropped, over_limit)
 
 
 def too_large(limits: Limits) -> Refused:
@@ -117,6 +134,7 @@ class Edge:
         self._log, self._keys, self._clock = log, keys, clock
         self._counters, self._transport = counters, transport
         self._filter = None if settings.keep_content else ContentFilter(content_keys())
+        self._key_limit = KeyLimit(settings.max_attribute_keys_per_hour, figure_keys())
         self._gate = threading.BoundedSemaphore(settings.max_bodies_in_flight)
 
     def admit(self, bearer: str | None) -> Identity | Refused:
@@ -137,13 +155,14 @@ class Edge:
 
     def receive(self, signal: Signal, body: bytes, content: Content, sender: Identity) -> Accepted | Refused:
         """Returns Accepted only when the log has the body durably. Does not count; the receiver tells `count` its answer."""
-        decision = accept(signal, body, content, self.limits, self._filter)
+        now_ns = self._clock()
+        decision = accept(signal, body, content, self.limits, self._filter, lambda keys: self._key_limit.beyond(sender, keys, now_ns))
         if isinstance(decision, Refused) or decision.items == 0:
             return decision
         headers = {
             "principal": sender.principal,
             "ingest_key": sender.key_name,
-            "received_ns": str(self._clock()),
+            "received_ns": str(now_ns),
             "content": "otlp_proto",
         }
         try:
@@ -166,6 +185,8 @@ class Edge:
             self._counters.add("tokenpath_receiver_items_total", answer.items, **labels)
             if answer.dropped:
                 self._counters.add("tokenpath_receiver_content_dropped_total", answer.dropped, **labels)
+            if answer.over_limit:
+                self._counters.add("tokenpath_receiver_keys_over_limit_total", answer.over_limit, **labels)
 
 
 def _printable(text: str) -> str:

@@ -9,8 +9,8 @@ Three families of message classes are derived from the official descriptors when
 - level k: folded above and `repeated bytes` at the k-th nesting of repeated messages, which counts them without decoding.
 """
 
-from collections.abc import Callable
-from typing import Literal, cast
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any, Literal, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 Signal = Literal["traces", "metrics"]
 MessageClass = type[Message]
+Place = tuple[str, ...]  # field names from the request to a list of attributes
 Field = descriptor_pb2.FieldDescriptorProto
 
 OFFICIAL: dict[Signal, MessageClass] = {
@@ -46,6 +47,26 @@ def count_items(signal: Signal, body: bytes) -> int:
 def count_elements(signal: Signal, body: bytes) -> int:
     """All repeated messages: resources, scopes, spans, attributes, events, links, array values. Raises DecodeError."""
     return sum(_lengths(level.FromString(body), None) for level in _LEVELS[signal])
+
+
+def attribute_keys(signal: Signal, folded: Message) -> Mapping[Place, Set[bytes]]:
+    """The different attribute keys of a folded request, by where they stand. Keys inside of values are text and do not count."""
+    return {place: set(_at(folded, place).key[:]) for place in _PLACES[signal]}
+
+
+def _at(message: Any, place: Place) -> Any:
+    for name in place:
+        message = getattr(message, name)
+    return message
+
+
+def _places(message: Descriptor, above: Place = ()) -> Iterator[Place]:
+    for field in message.fields:
+        inner = field.message_type
+        if inner is not None and inner.name == "KeyValue":
+            yield (*above, field.name)
+        elif inner is not None and inner.name != "AnyValue":
+            yield from _places(inner, (*above, field.name))
 
 
 def tolerant(signal: Signal) -> MessageClass:
@@ -134,3 +155,4 @@ def _describe(target: descriptor_pb2.DescriptorProto, source: Descriptor, level:
 _TOLERANT = {signal: _edited(official, _make_tolerant) for signal, official in OFFICIAL.items()}
 _FOLDED = {signal: _edited(official, _make_folded) for signal, official in OFFICIAL.items()}
 _LEVELS = {signal: tuple(_level(official, level) for level in range(1, DEEPEST_LEVEL + 1)) for signal, official in OFFICIAL.items()}
+_PLACES = {signal: tuple(_places(cast(Descriptor, official.DESCRIPTOR))) for signal, official in OFFICIAL.items()}

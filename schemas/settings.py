@@ -41,6 +41,7 @@ class ReceiveSettings(Section):
     max_body_bytes: int = Field(default=4_194_304, ge=1024, le=67_108_864)  # decompressed
     max_bodies_in_flight: int = Field(default=32, ge=1, le=4096)
     max_spans_per_body: int = Field(default=50_000, ge=1)
+    max_attribute_keys_per_hour: int = Field(default=5_000, ge=100, le=1_000_000)  # different ones, of one sender
     keep_content: bool = False  # prompts and completions
     tls_cert_file: str = ""
     tls_key_file: str = ""
