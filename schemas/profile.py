@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from schemas.metric import Labels, Metric
 from schemas.stages import GROUPS, Layer, Stage
 
 Role = Literal["request", "inference", "stage", "attempt_hint", "ignore"]
@@ -180,4 +181,12 @@ class Profile(Entry):
     fallback: Annotated[int, Field(ge=0, le=9)] = 0
     delivery_proof: bool = False  # whether the stack can show that a client left
     match: Match = Match()
-    span: Annotated[tuple[Span, ...], Field(min_length=1)]
+    span: tuple[Span, ...] = ()
+    labels: Labels = Labels()  # of its metrics
+    metric: tuple[Metric, ...] = ()
+
+    @model_validator(mode="after")
+    def reads_something(self) -> "Profile":
+        if not self.span and not self.metric:
+            raise ValueError("reads nothing: give a [[span]] or a [[metric]]")
+        return self

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, get_args
 
 from schemas.catalog import Model, Precision, gpus, models_by_name
+from schemas.metric_rules import MetricRule
 from schemas.pricing import PriceBook
 from schemas.profile_rules import Rule
 from schemas.settings import AttributionSettings
@@ -19,7 +20,9 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 DIVIDES_TIME = {"window_seconds", "slot_ms", "grace_seconds", "max_attempt_seconds"}
 
 
-def rows(inventory: Inventory, prices: PriceBook, tenants: Tenants, slos: Slos, rules: Sequence[Rule]) -> dict[str, list[Row]]:
+def rows(
+    inventory: Inventory, prices: PriceBook, tenants: Tenants, slos: Slos, rules: Sequence[Rule], metric_rules: Sequence[MetricRule]
+) -> dict[str, list[Row]]:
     """Table -> rows without config_hash. Decimals and atoms are texts, so that they stay exact on their way."""
     tables = {
         "inventory": [_replica(replica, inventory) for replica in inventory.replica],
@@ -38,6 +41,7 @@ def rows(inventory: Inventory, prices: PriceBook, tenants: Tenants, slos: Slos, 
         "slos": list(_slos(slos)),
         "model_constants": list(_model_constants(inventory)),
         "profile_rules": [asdict(rule) for rule in rules],
+        "metric_rules": [asdict(rule) for rule in metric_rules],
         "billable": [{"outcome": outcome.value, "bucket": bucket} for outcome, bucket in prices.billable.pairs()],
     }
     return {table: sorted(content, key=_canonical) for table, content in tables.items()}
@@ -145,6 +149,7 @@ def _model_constants(inventory: Inventory) -> Iterator[Row]:
                 "model": name,
                 "precision": precision,
                 "flop_per_token": model.flop_per_token,
+                "attention_flop_per_token": model.attention_flop_per_token,
                 "weight_bytes": model.weight_bytes(precision),
                 "kv_bytes_per_token": model.kv_bytes_per_token,
             }

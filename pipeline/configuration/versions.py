@@ -17,6 +17,7 @@ from pipeline.errors import ConfigurationError
 from pipeline.statements import statement
 from pipeline.store.client import Store
 from schemas.catalog import gpus, models_by_name
+from schemas.metric_rules import MetricRule, metric_rules
 from schemas.pricing import PriceBook
 from schemas.profile_rules import Rule, Source, load, rules
 from schemas.settings import Settings
@@ -47,12 +48,13 @@ class Configuration:
     tenants: Tenants
     slos: Slos
     rules: tuple[Rule, ...]
+    metric_rules: tuple[MetricRule, ...]
     files: Mapping[str, str]
 
     @cached_property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Rows of the config tables, without their hash, in an order that does not depend on the order in the files."""
-        return rows(self.inventory, self.prices, self.tenants, self.slos, self.rules)
+        return rows(self.inventory, self.prices, self.tenants, self.slos, self.rules, self.metric_rules)
 
     @cached_property
     def hash(self) -> str:
@@ -124,6 +126,7 @@ def _checked(texts: Mapping[str, Text], settings: Settings) -> Configuration:
         tenants=tenants,
         slos=slos,
         rules=tuple(rules(list(profiles.values()))),
+        metric_rules=tuple(metric_rules(list(profiles.values()))),
         files={name: text for name, (_, text) in sorted(texts.items()) if name != SETTINGS_FILE},
     )
 

@@ -14,7 +14,7 @@ from pipeline.store.migrate import migrations
 from tests.conftest import empty
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
-TABLES = ("inventory", "gpu_prices", "token_prices", "tenants", "slos", "model_constants", "profile_rules", "billable")
+TABLES = ("inventory", "gpu_prices", "token_prices", "tenants", "slos", "model_constants", "profile_rules", "metric_rules", "billable")
 
 
 def counts(store: Store) -> dict[str, int]:

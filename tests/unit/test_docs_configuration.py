@@ -9,6 +9,7 @@ from pydantic import BaseModel, SecretStr
 
 from pipeline.configuration.versions import Configuration, load_configuration
 from pipeline.errors import ConfigurationError
+from schemas.metric import QUANTITIES, UNITS, Labels, Metric
 from schemas.pricing import Billable, GpuPrice, TokenPrice
 from schemas.profile import Match, Profile, Readings, Span
 from schemas.settings import KeySettings, Settings, TopicSettings
@@ -128,9 +129,14 @@ def test_every_key_of_a_profile_is_listed() -> None:
     text = PAGE[PAGE.index("## `profiles/*.toml`") : PAGE.index("## Messages")]
     words = set(re.findall(r"`([^`\n]+)`", text))
     span = {field.alias or name for name, field in Span.model_fields.items() if name not in Readings.model_fields}
-    wanted = (set(Profile.model_fields) - {"span"}) | set(Match.model_fields) | span | set(Readings.model_fields)
+    metrics = set(Metric.model_fields) | set(Labels.model_fields) | set(UNITS) | set(QUANTITIES)
+    wanted = (
+        (set(Profile.model_fields) - {"span", "labels", "metric"}) | set(Match.model_fields) | span | set(Readings.model_fields) | metrics
+    )
     assert wanted - words - {"match"} == set()
-    assert "[match]" in words and "[[span.stage]]" in words
+    assert {"[match]", "[[span.stage]]", "[labels]", "[[metric]]"} <= words
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \| (gauge|counter, rate) \|", text, re.MULTILINE)
+    assert listed == [(name, one.unit, "gauge" if one.level else "counter, rate") for name, one in QUANTITIES.items()]
     fields = text[text.index("Fields: ") :].split("\n\n")[0]
     assert re.findall(r"`(\w+)`", fields) == list(Readings.model_fields)
 

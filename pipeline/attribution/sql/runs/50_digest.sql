@@ -31,6 +31,9 @@ FROM (
         UNION ALL
         SELECT window_from, 'left_out', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), toInt128(0)
         FROM work_left_out WHERE run_id = {run_id:UInt64}
+        UNION ALL
+        SELECT window_from, 'measures', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), toInt128(0)
+        FROM work_measures WHERE run_id = {run_id:UInt64}
     )
     WHERE window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC') AND window_from < toDateTime(intDiv({to_ns:Int64}, 1000000000), 'UTC')
     GROUP BY window_from, source

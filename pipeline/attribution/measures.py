@@ -1,0 +1,37 @@
+"""What metrics tell of each window: from samples to work_measures, in ClickHouse. Only orders statements (sql/measures).
+
+    samples -> work_series (which rule reads a series, what it is a figure of) -> work_measures (per window and place)
+
+- A counter's increase between two points is spread evenly over the time between them. A value below the last one, or a start time after
+  it, is a restart from 0. A first point without a start time counts from itself.
+- A gauge's value holds until the next point. A rate is integrated the same way.
+- Nothing is known across more than `STALE_NS` without a point: such an increase is not counted, such a value holds no longer.
+"""
+
+from typing import Any
+
+from pipeline.attribution.scope import Scope
+from pipeline.statements import statement
+from pipeline.store.client import Store
+
+SQL = "pipeline.attribution.sql.measures"
+STALE_NS = 300_000_000_000  # Prometheus' own look-back; schemas/clickhouse/0073_sample_arrivals_view.sql has it too
+
+
+def measure(store: Store, scope: Scope, until_ns: int | None = None) -> None:
+    """Fills work_measures for the windows of `scope`; what it held before is dropped. Idempotent.
+
+    `until_ns`: the values of gauges are known until then (the clock, in an open window); by default `scope.to_ns`.
+    """
+    store.command("TRUNCATE TABLE work_measures")
+    parameters: dict[str, Any] = {
+        **scope.parameters(),
+        "read_from_ns": scope.from_ns - STALE_NS,
+        "read_to_ns": scope.to_ns + STALE_NS,
+        "until_ns": scope.to_ns if until_ns is None else until_ns,
+        "stale_ns": STALE_NS,
+    }
+    if store.query(statement(SQL, "80_any"), parameters).scalar():
+        store.command("TRUNCATE TABLE work_series")
+        for name in ("81_series", "82_measures"):
+            store.command(statement(SQL, name), parameters)
