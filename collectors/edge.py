@@ -1,6 +1,7 @@
 """The edge: what both receivers do with a body. `accept` decides and is pure; `Edge` adds the log, the gate and the counts.
 
 A body is kept as the bytes that came, after one validating parse; only JSON, and bodies with prompts in them, are re-encoded.
+Of logs only per-request records are kept; they become spans.
 """
 
 import threading
@@ -9,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
 
 from collectors import wire
 from collectors.content import ContentFilter, content_keys
 from collectors.key_limit import KeyLimit, drop_keys, figure_keys
 from collectors.otlp_json import NotOtlpJson, to_protobuf
+from collectors.records.otlp_logs import converted
 from collectors.wire import Signal
 from schemas.counters import Counters
 from schemas.keys import Identity, KeyRefused, Keyring
@@ -31,7 +34,7 @@ Reason = Literal[
     "busy", "log_full", "log_unavailable",  # ours; sending it again is right
 ]  # fmt: skip
 
-TOPICS: dict[Signal, str] = {"traces": TRACES_TOPIC, "metrics": METRICS_TOPIC}
+TOPICS: dict[Signal, str] = {"traces": TRACES_TOPIC, "metrics": METRICS_TOPIC, "logs": TRACES_TOPIC}
 # A span with 8 attributes, events, links and the like of its own is plenty as an average over a body that is full of spans.
 ELEMENTS_PER_ITEM = 8
 RETRY_AFTER_SECONDS: dict[Reason, int] = {"busy": 1, "log_full": 5, "log_unavailable": 10}
@@ -39,7 +42,8 @@ RETRY_AFTER_SECONDS: dict[Reason, int] = {"busy": 1, "log_full": 5, "log_unavail
 COUNTERS = {
     "tokenpath_receiver_bodies_total": "Requests by transport, signal and result (accepted, empty, or why refused)",
     "tokenpath_receiver_bytes_total": "Bytes of accepted OTLP protobuf",
-    "tokenpath_receiver_items_total": "Accepted spans and data points",
+    "tokenpath_receiver_items_total": "Accepted spans, data points and per-request records",
+    "tokenpath_receiver_refused_items_total": "Log records that are no per-request record, told to their sender as partial success",
     "tokenpath_receiver_content_dropped_total": "Attributes with prompts or completions that were dropped",
     "tokenpath_receiver_keys_over_limit_total": "Attributes that were dropped because their sender used too many different keys",
 }
@@ -47,7 +51,7 @@ COUNTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`body_bytes` is decompressed; `items` are spans or data points; `elements` are all repeated messages of a body."""
+    """`body_bytes` is decompressed; `items` are spans, data points or log records; `elements` are all repeated messages of a body."""
 
     body_bytes: int
     items: int
@@ -67,6 +71,9 @@ class Accepted:
     items: int
     dropped: int
     over_limit: int = 0
+    more: tuple[bytes, ...] = ()  # what the log gets after `value`, where one body became several
+    refused: int = 0  # log records that are not kept; the sender is told how many, and `why`, in a partial success
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,8 @@ def accept(
         folded = wire.parse_folded(signal, body)
     except DecodeError:
         return Refused("junk", f"not an OTLP {signal} request: the protobuf is broken or nests too deeply")
+    if signal == "logs":
+        return _records(body, limits, content_filter, beyond)
     keys = wire.attribute_keys(signal, folded)
     doomed = beyond(set().union(*keys.values()))
     dropped = over_limit = 0
@@ -118,6 +127,27 @@ def accept(
     if content_filter is not None and signal == "traces" and content_filter.may_have_content(keys):
         body, dropped = content_filter.drop(body)
     return Accepted(body, items, dropped, over_limit)
+
+
+def _records(body: bytes, limits: Limits, content_filter: ContentFilter | None, beyond: Beyond) -> Accepted:
+    """The per-request records among log records, as spans."""
+    found = converted(body, content_filter.is_content if content_filter else lambda _: False, limits.body_bytes)
+    values, over_limit = [], 0
+    for value in found.requests or (b"",):
+        doomed = beyond(set().union(*wire.attribute_keys("traces", wire.parse_folded("traces", value)).values()))
+        kept, dropped = drop_keys("traces", value, doomed) if doomed else (value, 0)
+        values.append(kept)
+        over_limit += dropped
+    return Accepted(values[0], found.kept, 0, over_limit, tuple(values[1:]), found.refused, _printable(found.why))
+
+
+def response(answer: Accepted) -> Message | None:
+    """The body of the OK, where it says more than that."""
+    if not answer.refused:
+        return None
+    return ExportLogsServiceResponse(
+        partial_success=ExportLogsPartialSuccess(rejected_log_records=answer.refused, error_message=answer.why)
+    )
 
 
 def too_large(limits: Limits) -> Refused:
@@ -154,7 +184,8 @@ class Edge:
             self._gate.release()
 
     def receive(self, signal: Signal, body: bytes, content: Content, sender: Identity) -> Accepted | Refused:
-        """Returns Accepted only when the log has the body durably. Does not count; the receiver tells `count` its answer."""
+        """Returns Accepted only when the log has the body durably; of several parts all, or the sender sends again what is stored once
+        by its ids. Does not count; the receiver tells `count` its answer."""
         now_ns = self._clock()
         decision = accept(signal, body, content, self.limits, self._filter, lambda keys: self._key_limit.beyond(sender, keys, now_ns))
         if isinstance(decision, Refused) or decision.items == 0:
@@ -166,7 +197,8 @@ class Edge:
             "content": "otlp_proto",
         }
         try:
-            self._log.append(TOPICS[signal], headers, decision.value)
+            for value in (decision.value, *decision.more):
+                self._log.append(TOPICS[signal], headers, value)
         except LogFull as error:
             return Refused("log_full", f"the log takes no more at the moment: {_printable(str(error))}", RETRY_AFTER_SECONDS["log_full"])
         except LogUnavailable as error:
@@ -180,8 +212,10 @@ class Edge:
         labels = {"transport": self._transport, "signal": signal}
         result = answer.reason if isinstance(answer, Refused) else "accepted" if answer.items else "empty"
         self._counters.add("tokenpath_receiver_bodies_total", result=result, **labels)
+        if isinstance(answer, Accepted) and answer.refused:
+            self._counters.add("tokenpath_receiver_refused_items_total", answer.refused, **labels)
         if isinstance(answer, Accepted) and answer.items:
-            self._counters.add("tokenpath_receiver_bytes_total", len(answer.value), **labels)
+            self._counters.add("tokenpath_receiver_bytes_total", sum(map(len, (answer.value, *answer.more))), **labels)
             self._counters.add("tokenpath_receiver_items_total", answer.items, **labels)
             if answer.dropped:
                 self._counters.add("tokenpath_receiver_content_dropped_total", answer.dropped, **labels)

@@ -14,7 +14,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from collectors.edge import COUNTERS, Accepted, Clock, Edge, Reason, Refused
+from collectors.edge import COUNTERS, Accepted, Clock, Edge, Reason, Refused, response
 from collectors.listen import CannotListen, Receiver, allowed_address, tls_files
 from collectors.wire import Signal
 from schemas.counters import Counters
@@ -25,6 +25,7 @@ from schemas.settings import Settings
 SERVICES: dict[str, Signal] = {
     "opentelemetry.proto.collector.trace.v1.TraceService": "traces",
     "opentelemetry.proto.collector.metrics.v1.MetricsService": "metrics",
+    "opentelemetry.proto.collector.logs.v1.LogsService": "logs",
 }
 # RESOURCE_EXHAUSTED means "later" only together with RetryInfo (OTLP), which `too_large` never has; grpcio itself gives the
 # same answer to a message above its limit, so that a sender sees one answer for both. UNAVAILABLE always means "later".
@@ -107,7 +108,9 @@ def _export(edge: Edge, signal: Signal) -> Handler:
         edge.count(signal, answer)
         if isinstance(answer, Refused):
             _abort(context, answer)
-        return b""  # an Export...Response without partial_success
+            return b""  # never reached: aborting raises
+        told = response(answer)
+        return b"" if told is None else told.SerializeToString()  # empty: an Export...Response without partial_success
 
     def decide(bodies: Iterator[bytes], context: grpc.ServicerContext) -> Accepted | Refused:
         sender = edge.admit(bearer_token(_authorization(context)))

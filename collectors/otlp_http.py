@@ -1,4 +1,4 @@
-"""OTLP over HTTP: POST /v1/traces and /v1/metrics, protobuf or JSON, gzip or plain. Starlette under uvicorn, in one thread."""
+"""OTLP over HTTP: POST /v1/traces, /v1/metrics and /v1/logs, protobuf or JSON, gzip or plain. Starlette under uvicorn, in one thread."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from collectors.edge import COUNTERS, Accepted, Clock, Content, Edge, Limits, Reason, Refused, too_large
+from collectors.edge import COUNTERS, Accepted, Clock, Content, Edge, Limits, Reason, Refused, response, too_large
 from collectors.listen import CannotListen, Receiver, allowed_address, tls_files
 from collectors.wire import Signal
 from schemas.counters import Counters
@@ -24,7 +24,7 @@ from schemas.keys import Identity, Keyring, bearer_token
 from schemas.log import AppendLog
 from schemas.settings import Settings
 
-PATHS: dict[str, Signal] = {"/v1/traces": "traces", "/v1/metrics": "metrics"}
+PATHS: dict[str, Signal] = {"/v1/traces": "traces", "/v1/metrics": "metrics", "/v1/logs": "logs"}
 MEDIA_TYPES: dict[str, Content] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 # OTLP clients retry 429, 502, 503 and 504, and nothing else.
 ANSWERS: dict[Reason, tuple[int, int]] = {
@@ -101,7 +101,7 @@ class _HttpReceiver:
 
 
 def http_app(edge: Edge, pool: ThreadPoolExecutor, body_seconds: float) -> Starlette:
-    """The ASGI application. /v1/logs is not among its paths, so that a client hears 404 and not an OK for lost records."""
+    """The ASGI application."""
 
     def export(signal: Signal) -> Route:
         async def handle(request: Request) -> Response:
@@ -191,7 +191,12 @@ def gunzip(raw: bytes, limits: Limits) -> bytes | Refused:
 def _respond(answer: Accepted | Refused, content: Content) -> Response:
     media_type = next(name for name, value in MEDIA_TYPES.items() if value == content)
     if isinstance(answer, Accepted):
-        return Response(b"" if content == "protobuf" else b"{}", media_type=media_type)
+        told = response(answer)
+        if told is None:
+            return Response(b"" if content == "protobuf" else b"{}", media_type=media_type)
+        return Response(
+            told.SerializeToString() if content == "protobuf" else json_format.MessageToJson(told, indent=None), media_type=media_type
+        )
     status_code, rpc_code = ANSWERS[answer.reason]
     status = Status(code=rpc_code, message=answer.message)
     body = status.SerializeToString() if content == "protobuf" else json_format.MessageToJson(status, indent=None).encode()

@@ -15,10 +15,11 @@ from typing import Any, Literal, cast
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
-Signal = Literal["traces", "metrics"]
+Signal = Literal["traces", "metrics", "logs"]
 MessageClass = type[Message]
 Place = tuple[str, ...]  # field names from the request to a list of attributes
 Field = descriptor_pb2.FieldDescriptorProto
@@ -26,10 +27,11 @@ Field = descriptor_pb2.FieldDescriptorProto
 OFFICIAL: dict[Signal, MessageClass] = {
     "traces": trace_service_pb2.ExportTraceServiceRequest,
     "metrics": metrics_service_pb2.ExportMetricsServiceRequest,
+    "logs": logs_service_pb2.ExportLogsServiceRequest,
 }
-# Where the signal's own items lie: resource > scope > span; resource > scope > metric > data point.
-ITEM_LEVEL: dict[Signal, int] = {"traces": 3, "metrics": 4}
-ITEM_FIELD: dict[Signal, str] = {"traces": "spans", "metrics": "data_points"}
+# Where the signal's own items lie: resource > scope > span or log record; resource > scope > metric > data point.
+ITEM_LEVEL: dict[Signal, int] = {"traces": 3, "metrics": 4, "logs": 3}
+ITEM_FIELD: dict[Signal, str] = {"traces": "spans", "metrics": "data_points", "logs": "log_records"}
 # Deeper than the subset that ClickHouse decodes (attribute > array > values); what lies below is text to it.
 DEEPEST_LEVEL = 7
 
@@ -40,7 +42,7 @@ def parse_folded(signal: Signal, body: bytes) -> Message:
 
 
 def count_items(signal: Signal, body: bytes) -> int:
-    """Spans or data points. Raises DecodeError where the outer messages are broken."""
+    """Spans, data points or log records. Raises DecodeError where the outer messages are broken."""
     return _lengths(_LEVELS[signal][ITEM_LEVEL[signal] - 1].FromString(body), ITEM_FIELD[signal])
 
 

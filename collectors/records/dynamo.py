@@ -38,7 +38,7 @@ def call(row: Row, is_content: IsContent) -> Call:
     started_ns, total_ns = time_ns(request, "request_received_ms"), duration_ns(request, "total_time_ms", MS)
     if started_ns is None and (ended_ns := time_ns(row, "event_time_unix_ms")) is not None and total_ns is not None:
         started_ns = ended_ns - total_ns
-    if started_ns is None:
+    if started_ns is None or started_ns <= 0:
         raise NotARecord("neither request.request_received_ms nor event_time_unix_ms with request.total_time_ms: when it began is not told")
     if total_ns is None:
         finished_ns = time_ns(row, "event_time_unix_ms")

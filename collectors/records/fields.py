@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -14,6 +15,10 @@ Scalar = str | int | float | bool
 MISSING = frozenset({"", "-", "null", "None"})
 INT64_MAX = 2**63 - 1
 DECODE_SECONDS = "tokenpath.record.decode_seconds"  # from the first token to the end, where a record tells both
+# One more than the store keeps, so that it says `cut`.
+ATTRIBUTES_MAX = 129
+TEXT_MAX = 16_385
+LONGEST_NS = 100 * 86_400 * 10**9  # of a duration; what is longer is another unit
 DEPTH_MAX = 6  # what nests deeper becomes JSON text
 TRACEPARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$")
 # Epoch times by their size: seconds until the year 5138, milliseconds from 1973 on.
@@ -25,7 +30,7 @@ def flat(row: Row, is_content: Callable[[str], bool], leave_out: frozenset[str] 
 
     What `is_content` says of a name holds for all that is below it. `leave_out`: names that are no facts of the call.
     """
-    return dict(_flat(row, "", 1, lambda key: key in leave_out or is_content(key)))
+    return dict(islice(_flat(row, "", 1, lambda key: key in leave_out or is_content(key)), ATTRIBUTES_MAX))
 
 
 def _flat(row: Row, prefix: str, depth: int, skip: Callable[[str], bool]) -> Iterator[tuple[str, Scalar]]:
@@ -50,10 +55,10 @@ def _scalar(value: Any) -> Scalar | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return None if value in MISSING else value
+        return None if value in MISSING else value[:TEXT_MAX]
     if not value:
         return None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:TEXT_MAX]
 
 
 def text(row: Row, *names: str) -> str:
@@ -79,7 +84,7 @@ def number(row: Row, name: str) -> Decimal | None:
 
 def duration_ns(row: Row, name: str, unit_ns: int) -> int | None:
     told = number(row, name)
-    return None if told is None or told > 10**15 else int(told * unit_ns)
+    return None if told is None or told * unit_ns > LONGEST_NS else int(told * unit_ns)
 
 
 def time_ns(row: Row, name: str) -> int | None:
@@ -88,10 +93,8 @@ def time_ns(row: Row, name: str) -> int | None:
     if told is not None:
         if told <= 0:
             return None
-        for limit, unit_ns in EPOCH_UNITS:
-            if told < limit:
-                return int(told * unit_ns)
-        return int(told) if told <= INT64_MAX else None
+        unit_ns = next((unit_ns for limit, unit_ns in EPOCH_UNITS if told < limit), 1)
+        return int(told * unit_ns) if told * unit_ns <= INT64_MAX else None
     value = row.get(name)
     if not isinstance(value, str):
         return None
@@ -100,7 +103,8 @@ def time_ns(row: Row, name: str) -> int | None:
     except ValueError:
         return None
     since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+    ns = ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+    return ns if 0 < ns <= INT64_MAX else None
 
 
 def trace_of(row: Row, *names: str) -> tuple[bytes, bytes] | None:

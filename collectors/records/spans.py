@@ -6,7 +6,7 @@ request        only of a gateway's record: what the client sees
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +18,39 @@ from collectors.records.fields import DECODE_SECONDS, Scalar
 
 SCOPE_PREFIX = "tokenpath.record."
 NO_SPAN = bytes(8)
+
+
+def trace_requests(calls: Iterable[tuple[Call, Mapping[str, Scalar]]], max_bytes: int) -> Iterator[bytes]:
+    """Calls with their resources, as requests of at most max_bytes; one call that is larger is a request by itself."""
+    batch: list[tuple[Call, Mapping[str, Scalar]]] = []
+    batch_bytes = 0
+    for call, resource in calls:
+        size = size_at_most(call, resource)
+        if batch and batch_bytes + size > max_bytes:
+            yield _serialized(batch)
+            batch, batch_bytes = [], 0
+        batch.append((call, resource))
+        batch_bytes += size
+    if batch:
+        yield _serialized(batch)
+
+
+def _serialized(batch: Iterable[tuple[Call, Mapping[str, Scalar]]]) -> bytes:
+    return b"".join(
+        trace_request([call for call, _ in same], resource).SerializeToString()
+        for resource, same in groupby(batch, lambda one: one[1])  # messages one after the other are one message
+    )
+
+
+def size_at_most(call: Call, resource: Mapping[str, Scalar]) -> int:
+    """Bytes that a call takes in a request: its attributes, twice where it is a gateway's, and what frames them."""
+    of_resource = 64 + _bytes_of(resource)
+    of_spans = (1 + call.request) * (256 + _bytes_of(call.attributes) + 2 * len(call.failure))
+    return of_resource + of_spans + len(call.legs) * (512 + of_resource)
+
+
+def _bytes_of(attributes: Mapping[str, Scalar]) -> int:
+    return sum(24 + len(key.encode("utf-8", "replace")) + len(str(value).encode("utf-8", "replace")) for key, value in attributes.items())
 
 
 def trace_request(calls: Iterable[Call], resource: Mapping[str, Scalar]) -> ExportTraceServiceRequest:

@@ -251,13 +251,13 @@ def test_empty_requests_are_ok_and_store_nothing(open_receivers: Running) -> Non
 
 
 def test_other_paths_methods_types_and_encodings_are_refused(open_receivers: Running) -> None:
-    assert open_receivers.post("/v1/logs", **PROTOBUF).status_code == 404
+    assert open_receivers.post("/v1/profiles", **PROTOBUF).status_code == 404
     assert httpx.get(open_receivers.http_url + "/v1/traces").status_code == 405
     assert open_receivers.post(body=trace_body(), content_type="text/plain").status_code == 415
     assert open_receivers.post(body=trace_body()).status_code == 415
     assert open_receivers.post(body=trace_body(), content_encoding="br", **PROTOBUF).status_code == 415
-    logs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
-    assert refusal(lambda: open_receivers.export(b"", logs)).code() is grpc.StatusCode.UNIMPLEMENTED
+    other = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+    assert refusal(lambda: open_receivers.export(b"", other)).code() is grpc.StatusCode.UNIMPLEMENTED
     assert not open_receivers.log.records
 
 
