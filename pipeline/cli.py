@@ -196,6 +196,39 @@ def load(
         command.out.print(f"{loaded['messages']} messages with {loaded['spans']} spans loaded, {loaded['dead_letters']} dead letters")
 
 
+@app.command("import")
+def import_records(
+    file: Annotated[list[Path], typer.Argument(help="Records as JSON lines, a JSON array or CSV; also .gz.")],
+    config: Config = None,
+    data: Data = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+    format: Annotated[
+        Literal["", "dynamo", "sglang", "litellm", "envoy"], typer.Option(help="Whose records they are; default: what each row shows.")
+    ] = "",
+    principal: Annotated[str, typer.Option(help="Who wrote them: platform or tenant/<id>.")] = "platform",
+    service: Annotated[str, typer.Option(help="service.name of the process that wrote them, as the inventory knows it.")] = "",
+    rejected_dir: Annotated[Path | None, typer.Option(help="Where rows that cannot be read are kept; default: beside each file.")] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Also what was imported before; nothing is doubled.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and say what would be imported, change nothing.")] = False,
+) -> None:
+    """Bring in per-request records of Dynamo, SGLang, LiteLLM or Envoy AI Gateway. Exit 4 if rows were rejected."""
+    from collectors.records.imported import read_records
+    from pipeline.importing.command import ImportRequest, run_import
+
+    command = prepare(config, data, as_json, verbose)
+    request = ImportRequest(tuple(file), format, principal, service, rejected_dir, from_beginning, dry_run)
+    resource = {"service.name": service} if service else {}
+    keep_content = command.settings.receive.keep_content
+
+    def read(stream: Any, offset: int, line: int) -> Iterator[Any]:
+        return read_records(stream, offset, line, format, resource, keep_content)
+
+    with _progress(command, "bytes") as step:
+        summary = run_import(command, request, read, step)
+    summary.show(command, dry_run)
+
+
 @app.command()
 def attribute(
     config: Config = None,
