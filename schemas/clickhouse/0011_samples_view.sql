@@ -1,5 +1,6 @@
 -- Record -> samples, one row a data point. A total function like spans_view, with the same limits and texts.
 -- A summary is one row with count and sum, and one a quantile with attribute `quantile`, as Prometheus has it.
+-- A point that is flagged as having no recorded value has neither value nor count: its series ends there.
 -- An exponential histogram gets explicit bounds: negative buckets, the zero bucket, positive buckets, in rising order.
 CREATE MATERIALIZED VIEW IF NOT EXISTS samples_view TO samples AS
 WITH
@@ -30,8 +31,10 @@ WITH
         if(empty(p.negative.bucket_counts), no_counts, arrayPushFront(arrayReverse(p.negative.bucket_counts), 0)),
         [p.zero_count],
         if(empty(p.positive.bucket_counts), no_counts, arrayPushBack(p.positive.bucket_counts, 0))) AS explicit_counts,
+    (p, x) -> if(bitAnd(p.flags, 1) = 1, NULL, x) AS told,
     (kind, p, value, value_int, count, sum, bounds, counts, pairs) -> (
-        kind, p.start_time_unix_nano, p.time_unix_nano, toNullable(value), toNullable(value_int), toNullable(count), toNullable(sum), bounds, counts, pairs
+        kind, p.start_time_unix_nano, p.time_unix_nano, told(p, toNullable(value)), told(p, toNullable(value_int)), told(p, toNullable(count)),
+        told(p, toNullable(sum)), bounds, counts, pairs
     ) AS point
 SELECT
     item.3 AS metric,

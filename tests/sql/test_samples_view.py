@@ -84,6 +84,18 @@ def test_each_kind_of_metric_keeps_what_it_says(store: Store) -> None:
     assert starts == {"delta": AT_NS - 7, "total": 0}
 
 
+def test_a_point_without_a_recorded_value_has_none_of_any_kind(store: Store) -> None:
+    request = ExportMetricsServiceRequest()
+    scope = request.resource_metrics.add().scope_metrics.add()
+    for kind in KINDS:
+        point = getattr(scope.metrics.add(name=kind), kind).data_points.add(time_unix_nano=AT_NS, flags=1)
+        if kind == "summary":
+            point.quantile_values.add(quantile=0.5)
+    ingest(store, [request.SerializeToString()], signal="metrics")
+    told = "value IS NOT NULL OR value_int IS NOT NULL OR count IS NOT NULL OR sum IS NOT NULL"
+    assert store.query(f"SELECT countIf({told}), uniqExact(metric) FROM samples").rows == ((0, len(KINDS)),)
+
+
 def test_a_series_is_its_resource_scope_and_attributes_in_any_order(store: Store) -> None:
     request = ExportMetricsServiceRequest()
     for keys in (("a", "b"), ("b", "a"), ("a", "c")):
@@ -106,6 +118,7 @@ def requests(draw: st.DrawFn) -> bytes:
         kind = draw(st.sampled_from(KINDS))
         for _ in range(draw(st.integers(0, 3))):
             point = getattr(metric, kind).data_points.add(time_unix_nano=draw(times), start_time_unix_nano=draw(times))
+            point.flags = draw(st.sampled_from([0, 1, 2**32 - 1]))
             point.attributes.add(key=draw(st.text(max_size=2))).value.double_value = draw(st.floats())
             if kind in ("gauge", "sum"):
                 point.as_double = draw(st.floats())
