@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -58,7 +59,8 @@ def up(
 
     command = prepare(config, data, as_json, verbose)
     pages = None if no_viewer else _pages
-    run_up(command, _receive, _counters(), pages, _stop_on_signals(), lambda endpoint: _say_where(command, endpoint, pages is not None))
+    say = partial(_say_where, command, with_pages=pages is not None)
+    run_up(command, _receive, _counters(), pages, _stop_on_signals(), say, _scrape)
 
 
 @app.command()
@@ -68,6 +70,15 @@ def receive(config: Config = None, data: Data = None, as_json: Json = False, ver
 
     command = prepare(config, data, as_json, verbose)
     run_receivers(command, _receive, _counters(), _stop_on_signals())
+
+
+@app.command()
+def scrape(config: Config = None, data: Data = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Run only the scraper of the [[scrape]] endpoints, writing to the log."""
+    from pipeline.serving.processes import run_scraper
+
+    command = prepare(config, data, as_json, verbose)
+    run_scraper(command, _scrape, _counters(), _stop_on_signals())
 
 
 @app.command()
@@ -587,6 +598,15 @@ def _receive(settings: Any, log: Any, keys: Any, counters: Any) -> list[Any]:
     return receivers
 
 
+def _scrape(settings: Any, log: Any, counters: Any) -> Any:
+    """What scrapes all [[scrape]] endpoints until its event is set."""
+    import time
+
+    from collectors.scrape import Scraper
+
+    return Scraper(settings.scrape, log, time.time_ns, counters, settings.receive.max_body_bytes).run
+
+
 def _pages(query: Any) -> list[Any]:
     from dashboards.viewer import viewer_routes
 
@@ -607,13 +627,13 @@ def _replay_errors() -> Iterator[None]:
 
 
 def _counters() -> Any:
-    from collectors.edge import COUNTERS
+    from collectors import edge, scrape
     from schemas.counters import Counters
 
-    return Counters(COUNTERS)
+    return Counters({**edge.COUNTERS, **scrape.COUNTERS})
 
 
-def _say_where(command: Command, endpoint: Any, with_pages: bool) -> None:
+def _say_where(command: Command, endpoint: Any, *, with_pages: bool) -> None:
     receive = command.settings.receive
     if command.as_json:
         command.print_json(

@@ -27,7 +27,6 @@ QUANTITIES: Mapping[str, Quantity] = {
     "prompt_tokens": Quantity("token"),  # entered an engine, cached ones included
     "generation_tokens": Quantity("token"),
     "cached_tokens": Quantity("token"),  # of the prompt tokens, those found in a KV cache
-    "recomputed_tokens": Quantity("token"),
     "draft_tokens": Quantity("token"),
     "accepted_draft_tokens": Quantity("token"),
     "kv_lookup_tokens": Quantity("token"),  # asked of a KV layer
@@ -45,14 +44,18 @@ QUANTITIES: Mapping[str, Quantity] = {
     "kv_used_tokens": Quantity("token", level=True),
     "kv_host_bytes": Quantity("B", level=True),  # held in the memory of hosts
     "kv_disk_bytes": Quantity("B", level=True),
+    "kv_remote_bytes": Quantity("B", level=True),
     "kv_capacity_bytes": Quantity("B", level=True),
     "kv_load_bytes": Quantity("B"),  # from a lower tier to the device
     "kv_store_bytes": Quantity("B"),
     "kv_evicted_bytes": Quantity("B"),
     "kv_transfer_bytes": Quantity("B"),  # between workers
     "kv_transfer_seconds": Quantity("s"),
+    "kv_sent_bytes": Quantity("B"),  # as the transfer library counts, beside the engine
+    "kv_received_bytes": Quantity("B"),
+    "kv_agent_seconds": Quantity("s"),
     "busy_seconds": Quantity("s"),  # in which an engine ran steps
-    "collective_seconds": Quantity("s"),
+    "collective_seconds": Quantity("s", level=True, combine="mean"),  # how long one collective takes
     "gpu_energy_joules": Quantity("J"),
     "gpu_power_watts": Quantity("W", level=True),
     "gpu_busy_ratio": Quantity("ratio", level=True, combine="mean"),

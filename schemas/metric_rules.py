@@ -56,14 +56,15 @@ def metric_rules(sources: Sequence[Source]) -> list[MetricRule]:
 
 
 def _spellings(metric: Metric) -> Iterator[str]:
-    """Clients and Collectors add `_total` to counters, or take it away; which of the two came is not the stack's doing."""
+    """Clients and Collectors add `_total` to counters or take it away, and write `_` for `:`: that is not the stack's doing."""
     seen: set[str] = set()
     for name in metric.name:
         other = name.removesuffix("_total") if name.endswith("_total") else f"{name}_total"
         for spelling in (name, other) if metric.kind == "counter" and metric.reads == "value" else (name,):
-            if spelling not in seen:
-                seen.add(spelling)
-                yield spelling
+            for plain in (spelling, spelling.replace(":", "_")):
+                if plain not in seen:
+                    seen.add(plain)
+                    yield plain
 
 
 def _rule(source: Source, number: int, metric: Metric, name: str, rank: int) -> MetricRule:

@@ -1,7 +1,9 @@
 """The one settings model (CONTRACTS 4, `tokenpath.toml`). Frozen, unknown keys refused; built once in the CLI."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_validator, model_validator
 
@@ -56,6 +58,45 @@ class TopicSettings(Section):
     principal: Principal
 
 
+class ScrapeSettings(Section):
+    """A Prometheus endpoint that is read; what it says is the platform's. `labels` become resource attributes."""
+
+    job: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/:-]{1,128}$")]
+    url: Annotated[str, StringConstraints(max_length=2000)]
+    interval_seconds: float = Field(default=15.0, ge=1, le=150)  # one missed scrape is no gap yet: pipeline/attribution/measures.py
+    timeout_seconds: float = Field(default=10.0, gt=0)
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    bearer_token_file: str = ""
+    max_body_bytes: int = Field(default=16_777_216, ge=1024, le=268_435_456)
+    max_samples: int = Field(default=50_000, ge=1, le=1_000_000)
+
+    @property
+    def instance(self) -> str:
+        """`host:port`, as Prometheus names a target."""
+        parts = urlsplit(self.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+    @field_validator("url")
+    @classmethod
+    def is_an_endpoint(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(f"{url!r} is not http(s)://host:port/path")
+        if parts.username or parts.password:
+            raise ValueError("the URL holds a password: use bearer_token_file")
+        return url
+
+    @property
+    def deadline_seconds(self) -> float:
+        """A scrape ends before the next one."""
+        return min(self.timeout_seconds, self.interval_seconds)
+
+
 class LoaderSettings(Section):
     batch_bytes: int = Field(default=33_554_432, ge=1024, le=33_554_432)
     batch_spans: int = Field(default=200_000, ge=1, le=200_000)
@@ -107,6 +148,7 @@ class Settings(Section):
     attribution: AttributionSettings = AttributionSettings()
     serve: ServeSettings = ServeSettings()
     topic: tuple[TopicSettings, ...] = ()
+    scrape: Annotated[tuple[ScrapeSettings, ...], Field(max_length=1000)] = ()
     key: tuple[KeySettings, ...] = ()
 
     @property
@@ -122,6 +164,14 @@ class Settings(Section):
         if len({key.name for key in keys}) != len(keys):
             raise ValueError("two keys have the same name")
         return keys
+
+    @field_validator("scrape")
+    @classmethod
+    def targets_are_different(cls, targets: tuple[ScrapeSettings, ...]) -> tuple[ScrapeSettings, ...]:
+        seen = {(target.job, target.url) for target in targets}
+        if len(seen) != len(targets):
+            raise ValueError("two targets have the same job and url")
+        return targets
 
     @field_validator("topic")
     @classmethod

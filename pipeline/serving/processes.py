@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from pipeline.command import Command
+from pipeline.errors import ConfigurationError
 from pipeline.loading.loader import Counters as LoaderCounters
 from pipeline.loading.loader import Loader
 from pipeline.log import open_append_log, open_read_log
@@ -33,6 +34,7 @@ class Receiver(Protocol):
 Sleeper = Callable[[float], object]
 Ask = Callable[[Settings], Sequence[LogPosition]]
 Receive = Callable[[Settings, AppendLog, Keyring, Counters], Sequence[Receiver]]
+Scrape = Callable[[Settings, AppendLog, Counters], Callable[[threading.Event], None]]
 
 
 def topics(settings: Settings) -> list[str]:
@@ -74,6 +76,16 @@ def run_receivers(command: Command, receive: Receive, counters: Counters, stop: 
         receivers = receive(command.settings, log, Keyring(command.settings.keys), counters)
         where = command.settings.receive
         run_together([receiving(receivers)], stop, lambda: command.err.print(f"OTLP/gRPC on {where.grpc}, OTLP/HTTP on {where.http}"))
+
+
+def run_scraper(command: Command, scrape: Scrape, counters: Counters, stop: threading.Event) -> None:
+    """`tokenpath scrape`: until `stop`. Raises ConfigurationError where there is nothing to scrape."""
+    targets = command.settings.scrape
+    if not targets:
+        raise ConfigurationError("nothing to scrape: add a [[scrape]] with job and url to tokenpath.toml")
+    with closing(append_log(command.settings)) as log:
+        scraping = Worker("scrape", scrape(command.settings, log, counters))
+        run_together([scraping], stop, lambda: command.err.print(f"scraping {len(targets)} endpoints"))
 
 
 def run_loader(command: Command, once: bool, from_beginning: bool, stop: threading.Event) -> dict[str, int]:

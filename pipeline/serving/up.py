@@ -24,7 +24,7 @@ from pipeline.serving.api import api_app
 from pipeline.serving.embedded import EmbeddedEngine, end_queries
 from pipeline.serving.endpoint import endpoint_app
 from pipeline.serving.instance import Endpoint, announced, holding, new_token
-from pipeline.serving.processes import Receive, append_log, lag, loader_metrics, read_log, receiving
+from pipeline.serving.processes import Receive, Scrape, append_log, lag, loader_metrics, read_log, receiving
 from pipeline.serving.workers import Worker, http_worker, run_together
 from pipeline.store.client import Store, Table, open_store
 from pipeline.store.migrate import migrate
@@ -50,7 +50,13 @@ class Shared:
 
 
 def run_up(
-    command: Command, receive: Receive, counters: Counters, pages: Pages | None, stop: threading.Event, ready: Callable[[Endpoint], None]
+    command: Command,
+    receive: Receive,
+    counters: Counters,
+    pages: Pages | None,
+    stop: threading.Event,
+    ready: Callable[[Endpoint], None],
+    scrape: Scrape | None = None,
 ) -> None:
     """Starts all parts, calls `ready`, and returns when `stop` is set and what was accepted is stored. Raises the first error of a part."""
     settings = command.settings
@@ -86,6 +92,8 @@ def run_up(
             Worker("attribution", attributor.run),
             http_worker("api", api, "http", settings.serve.http),
         ]
+        if scrape and settings.scrape:
+            workers.insert(0, Worker("scrape", scrape(settings, log, counters)))
         if store.embedded:
             stack.callback(end_queries, store.path)  # what began while the servers stopped
             workers.insert(-1, ending_queries(store.path))

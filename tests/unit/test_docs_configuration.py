@@ -12,7 +12,7 @@ from pipeline.errors import ConfigurationError
 from schemas.metric import QUANTITIES, UNITS, Labels, Metric
 from schemas.pricing import Billable, GpuPrice, TokenPrice
 from schemas.profile import Match, Profile, Readings, Span
-from schemas.settings import KeySettings, Settings, TopicSettings
+from schemas.settings import KeySettings, ScrapeSettings, Settings, TopicSettings
 from schemas.tenancy import OwnModel, Replica, Slo, Tenant
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -66,6 +66,7 @@ def test_the_examples_form_a_directory_that_loads(tmp_path: Path) -> None:
     found = load(tmp_path, FILES)
     assert [key.name for key in found.settings.keys] == ["edge-gateway", "acme-dashboards"]
     assert [topic.name for topic in found.settings.topic] == ["otlp_from_collector"]
+    assert [target.instance for target in found.settings.scrape] == ["vllm-a:8000", "gpu-host-1:9400"]
     assert found.tenants.ids() == {"acme", "globex"}
     assert {rule.name for rule in found.rules if rule.profile == "my-stack"} == {"http.request", "llm ", ""}
     rows = {row["replica"]: row for row in found.tables["inventory"]}
@@ -75,7 +76,7 @@ def test_the_examples_form_a_directory_that_loads(tmp_path: Path) -> None:
     assert set(found.files) == set(FILES) - {"tokenpath.toml"}
 
 
-@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if name not in ("key", "topic")])
+@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if name not in ("key", "topic", "scrape")])
 def test_every_setting_is_listed_with_its_variable_and_default(name: str) -> None:
     section = Settings.model_fields[name].annotation
     assert isinstance(section, type) and issubclass(section, BaseModel)
@@ -112,6 +113,7 @@ def test_each_variable_that_is_listed_sets_its_own_key_and_no_other(tmp_path: Pa
     [
         ("[[key]]", KeySettings),
         ("[[topic]]", TopicSettings),
+        ("[[scrape]]", ScrapeSettings),
         ("[[replica]]", Replica),
         ("[[model]]", OwnModel),
         ("[[gpu]]", GpuPrice),
