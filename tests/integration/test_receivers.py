@@ -26,6 +26,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
@@ -42,8 +43,10 @@ from schemas.keys import Keyring, hash_key
 from schemas.log import LogFull, LogUnavailable
 from schemas.settings import KeySettings, ReceiveSettings, Settings
 from tests.memory_log import MemoryLog
+from tests.records import DYNAMO
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 NOW_NS = 1796075345851365888
 KEYS = (
     KeySettings(name="gateway", sha256=hash_key("g-secret"), principal="platform", may=("ingest",)),
@@ -490,3 +493,47 @@ def test_tls_files_that_cannot_be_used_are_one_line_for_the_operator(
         receive = ReceiveSettings(grpc="127.0.0.1:0", http="127.0.0.1:0", tls_cert_file=str(cert), tls_key_file=str(key))
         with pytest.raises(CannotListen, match=r"\[receive\]"):
             serve(Settings(receive=receive), MemoryLog(), Keyring(()), lambda: NOW_NS)
+
+
+# --- per-request records as logs -----------------------------------------------------------------------------------------
+
+
+def log_request() -> ExportLogsServiceRequest:
+    """A Dynamo record, and a line that is none."""
+    request = ExportLogsServiceRequest()
+    records = request.resource_logs.add().scope_logs.add().log_records
+    records.add().attributes.add(key="payload").value.string_value = json.dumps(DYNAMO)
+    records.add().body.string_value = "starting"
+    return request
+
+
+@pytest.mark.parametrize("way", ["grpc", "grpc gzip", "http", "http gzip", "http json"])
+def test_records_that_come_as_logs_are_kept_and_others_are_told(open_receivers: Running, way: str) -> None:
+    body = log_request().SerializeToString()
+    compression = grpc.Compression.Gzip if way.endswith("gzip") else None
+    if way.startswith("grpc"):
+        answer = ExportLogsServiceResponse.FromString(open_receivers.export(body, LOGS, compression=compression))
+    elif way == "http json":
+        sent = open_receivers.post("/v1/logs", json_format.MessageToJson(log_request()).encode(), **JSON)
+        assert sent.status_code == 200
+        answer = json_format.Parse(sent.text, ExportLogsServiceResponse())
+    else:
+        headers = {"content_encoding": "gzip"} if compression else {}
+        sent = open_receivers.post("/v1/logs", gzip.compress(body) if compression else body, **PROTOBUF, **headers)
+        assert (sent.status_code, sent.headers["content-type"]) == (200, "application/x-protobuf")
+        answer = ExportLogsServiceResponse.FromString(sent.content)
+    assert answer.partial_success.rejected_log_records == 1
+    assert "not a per-request record" in answer.partial_success.error_message
+    [record] = open_receivers.log.records
+    assert record.topic == "otlp_spans"
+    spans = ExportTraceServiceRequest.FromString(record.value).resource_spans[0].scope_spans[0].spans
+    assert [span.name for span in spans] == ["inference"]
+
+
+def test_logs_without_a_record_are_never_a_plain_ok(open_receivers: Running) -> None:
+    request = log_request()
+    del request.resource_logs[0].scope_logs[0].log_records[0]
+    answer = ExportLogsServiceResponse.FromString(open_receivers.export(request.SerializeToString(), LOGS))
+    assert answer.partial_success.rejected_log_records == 1
+    assert not open_receivers.log.records
+    assert open_receivers.post("/v1/logs", b"\xff\xff", **PROTOBUF).status_code == 400
