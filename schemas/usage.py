@@ -7,7 +7,7 @@ TOKEN_BUCKETS: tuple[str, ...] = INPUT_BUCKETS + OUTPUT_BUCKETS
 # Classes of an attempt's atoms, each atom in the first that fits; all but `useful` are waste.
 WASTE_CLASSES: tuple[str, ...] = (
     "late", "aborted", "failed", "superseded", "blocked", "unmetered",
-    "overgenerated", "recompute", "rejected_draft", "affinity_miss",
+    "overgenerated", "recompute", "rejected_draft", "affinity_miss", "stale_index",
 )  # fmt: skip
 ATTEMPT_CLASSES: tuple[str, ...] = ("useful", *WASTE_CLASSES)
 

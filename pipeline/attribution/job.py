@@ -1,6 +1,6 @@
 """The attribution job: one run over adjoining windows. Only orders the steps; each step is elsewhere.
 
-    lock -> sweep what a dead run left -> watermark -> `started` -> assemble -> measure -> allocate -> compare with what readers see
+    lock -> sweep what a dead run left -> watermark -> `started` -> assemble -> blame -> measure -> allocate -> compare with readers
          -> same: `unchanged`
          -> else: copy into the tables -> roll up -> check the copy -> `published`, one block that shows all windows at once
 
@@ -24,6 +24,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.attribution import money
 from pipeline.attribution.assembly import assemble
+from pipeline.attribution.blame import blame
 from pipeline.attribution.journal import COPIED, EMPTY_WINDOW, SECOND_NS, SQL, Clock, Journal, Kind, discard, read_watermark, sweep
 from pipeline.attribution.measures import measure
 from pipeline.attribution.rhythm import month_of
@@ -106,6 +107,7 @@ def _attribute(store: Store, scope: Scope, journal: Journal, assemble: Step, rol
     for name in ("work_requests", "work_attempts", "work_left_out"):
         store.command("TRUNCATE TABLE {table:Identifier}", {"table": name})
     assemble(store, scope)
+    blame(store, scope)
     until_ns = scope.to_ns if journal.kind == "closed" else journal.began_ns
     measure(store, scope, until_ns)
     money.allocate(store, scope, until_ns)

@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 SQL = "pipeline.attribution.sql.runs"
 SECOND_NS = 1_000_000_000
-COPIED = ("requests", "attempts", "pools", "ledger", "left_out", "measures")  # scratch table work_<name>, run table <name>
-RUN_TABLES = (*COPIED, "unallocated_windows", "tenant_windows", "latency_windows", "rated_windows")
+COPIED = ("requests", "attempts", "blames", "pools", "ledger", "left_out", "measures")  # scratch table work_<name>, run table <name>
+RUN_TABLES = (*COPIED, "unallocated_windows", "tenant_windows", "latency_windows", "leak_windows", "baselines", "rated_windows")
 EMPTY_WINDOW = {"requests": 0, "attempts": 0, "pools_atoms": 0, "ledger_atoms": 0, "content_hash": ""}
 PROVISIONAL_KEPT_SECONDS = 600  # a panel that began to read one may finish
 RUNS_PER_SWEEP_MAX = 10_000
@@ -116,7 +116,7 @@ def sweep(store: Store, clock: Clock) -> None:
 
 
 def forget_superseded(store: Store, settings: AttributionSettings, clock: Clock = time.time_ns) -> int:
-    """Deletes requests and attempts of closed runs superseded for `keep_superseded_days` (their money stays: "as known on date X"),
+    """Deletes requests, attempts and blames of closed runs superseded for `keep_superseded_days` (their money stays: "as known on date X"),
     and all rows of superseded provisional runs, which nobody may bill or cite, after ten minutes. Returns how many runs it cleared.
 
     At most 10,000 runs a call, the oldest first.
@@ -131,7 +131,7 @@ def forget_superseded(store: Store, settings: AttributionSettings, clock: Clock 
     closed = [int(run_id) for run_id, kind in rows if kind == "closed"]
     provisional = [int(run_id) for run_id, kind in rows if kind == "provisional"]
     if closed:
-        discard(store, closed, ("requests", "attempts"))
+        discard(store, closed, ("requests", "attempts", "blames"))
     if provisional:
         discard(store, provisional, (*RUN_TABLES, "runs"))
     return len(rows)

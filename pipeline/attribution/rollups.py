@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from pipeline.attribution import blame
 from pipeline.attribution.scope import Scope
 from pipeline.billing.rating import Metered, Price, PriceBook, Rated, rate
 from pipeline.statements import statement
@@ -16,14 +17,15 @@ _INSERTS = ("40_unallocated_windows", "41_tenant_windows", "42_latency_windows")
 
 
 def roll_up(store: Store, scope: Scope) -> None:
-    """Writes unallocated_windows, tenant_windows, latency_windows and rated_windows of the run.
+    """Writes unallocated_windows, tenant_windows, latency_windows, leak_windows, baselines and rated_windows of the run.
 
-    Reads its rows of requests, attempts and ledger, the scratch table work_savings, and the price book `scope.config_hash`.
-    Once per run: a second call would write the rows again.
+    Reads its rows of requests, attempts and ledger, the scratch tables work_savings and work_baselines, and the price book
+    `scope.config_hash`. Once per run: a second call would write the rows again.
     """
     parameters = scope.parameters()
     for name in _INSERTS:
         store.command(statement(SQL, name), parameters)
+    blame.roll_up(store, scope)
     metered = [Metered(*row) for row in store.query(statement(SQL, "43_metered"), parameters).rows]
     if metered:
         store.insert_rows(

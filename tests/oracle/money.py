@@ -60,6 +60,9 @@ class Attempt:
     output_tokens: int | None = None
     recompute_tokens: int | None = None
     rejected_draft_tokens: int | None = None
+    expected_hit_tokens: int | None = None
+    best_hit_tokens: int | None = None
+    delivered_tokens: int | None = None
     outcome: str = "useful"
     tenant: str = "t"
     model: str = "m"
@@ -316,24 +319,49 @@ def split_cell(
         so_far += weights[i]
 
 
-def largest_remainder(amount: int, weights: Sequence[int]) -> tuple[list[int], list[int]]:
+def largest_remainder(amount: int, weights: Sequence[Any]) -> tuple[list[int], list[int]]:
     """Parts that sum to `amount`, and the order in which remainders were served (largest first, ties by position)."""
     total = sum(weights)
-    parts = [amount * w // total for w in weights]
+    parts = [int(amount * w // total) for w in weights]
     order = sorted(range(len(weights)), key=lambda i: (-(amount * weights[i] - parts[i] * total), i))
     for i in order[: amount - sum(parts)]:
         parts[i] += 1
     return parts, order
 
 
+def rough(n_in: int, n_out: int) -> Fraction:
+    """Tier C's weight of a whole attempt (DESIGN 4.3), in its own decimal constants."""
+    per_in, per_out, crossed, squared, fixed = map(Fraction, ("0.21", "0.1008", "0.00399", "0.00325", "1.146"))
+    return per_in * n_in + per_out * n_out + crossed * n_in * n_out + squared * n_out**2 + fixed
+
+
+def waste(attempt: Attempt) -> dict[str, Fraction]:
+    """What each class before the outcome adds to the attempt's rough weight: with these tokens less without them."""
+    cached, made = min(attempt.cached_tokens or 0, TOKENS_MAX), min(attempt.output_tokens or 0, TOKENS_MAX)
+    uncached = max(min(attempt.input_tokens or 0, TOKENS_MAX) - cached, 0)
+    unseen = missed = stale = 0
+    if attempt.outcome == "aborted" and attempt.delivered_tokens is not None:
+        unseen = max(made - attempt.delivered_tokens, 0)
+    if attempt.best_hit_tokens is not None and attempt.expected_hit_tokens is not None:
+        missed = min(max(attempt.best_hit_tokens - attempt.expected_hit_tokens, 0), uncached)
+    if attempt.expected_hit_tokens is not None and attempt.cached_tokens is not None:
+        stale = min(max(attempt.expected_hit_tokens - cached, 0), uncached - missed)
+    per_in = rough(1, 0) - rough(0, 0)
+    return {
+        "overgenerated": rough(uncached, made) - rough(uncached, made - unseen),
+        "recompute": per_in * min(attempt.recompute_tokens or 0, TOKENS_MAX),
+        "rejected_draft": per_in * min(attempt.rejected_draft_tokens or 0, TOKENS_MAX),
+        "affinity_miss": per_in * missed,
+        "stale_index": per_in * stale,
+        attempt.outcome: rough(uncached, made) - (rough(uncached, made) - rough(uncached, made - unseen)) - per_in * (missed + stale),
+    }
+
+
 def classes(attempt: Attempt | None, ns: int, atoms: int) -> list[tuple[str, int, int]]:
     if attempt is None:
         return [("unattributed", ns, atoms)]
-    worked = max(min(attempt.input_tokens or 0, TOKENS_MAX) - min(attempt.cached_tokens or 0, TOKENS_MAX), 0)
-    worked += min(attempt.output_tokens or 0, TOKENS_MAX)
-    told = [("recompute", attempt.recompute_tokens or 0), ("rejected_draft", attempt.rejected_draft_tokens or 0), (attempt.outcome, worked)]
-    told = [(name, min(n, 2 * TOKENS_MAX)) for name, n in told if n] or [(attempt.outcome, 1)]
-    weights = [n for _, n in told]
+    told = [(name, weight) for name, weight in waste(attempt).items() if weight]
+    weights = [weight for _, weight in told]
     part_ns, part_atoms = largest_remainder(ns, weights)[0], largest_remainder(atoms, weights)[0]
     return [(name, part_ns[i], part_atoms[i]) for i, (name, _) in enumerate(told)]
 

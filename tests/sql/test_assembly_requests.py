@@ -104,6 +104,9 @@ ROWS: list[Row] = [
     *streamed("ttftlate", first=100.000001),
     *streamed("tpotlate", decode=100.000011),
     *streamed("e2elate", end=1000.1),
+    *streamed("morettft", first=150, decode=120),
+    *streamed("moretpot", first=110, decode=300),
+    *streamed("bothalike", first=120, decode=120),
     *streamed("onetoken", output=1),
     *streamed("gold", "gold"),
     *streamed("goldgood", "gold", first=50),
@@ -308,3 +311,11 @@ def test_an_end_before_the_start_is_no_duration(world: World) -> None:
 
 def test_sampled_traces_are_flagged(world: World) -> None:
     assert "sampled" in world["sampled"].request["flags"] and "sampled" not in world["allkept"].request["flags"]
+
+
+def test_of_several_missed_objectives_the_one_missed_by_the_largest_part_of_it_decides(world: World) -> None:
+    wanted = {
+        "onlimit": "none", "ttftlate": "ttft", "tpotlate": "tpot", "e2elate": "e2e", "gold": "ttft", "plain": "none", "slorejct": "none",
+        "nottft": "ttft", "morettft": "ttft", "moretpot": "tpot", "bothalike": "ttft",
+    }  # fmt: skip
+    assert {trace: world[trace].request["missed_slo"] for trace in wanted} == wanted

@@ -163,3 +163,24 @@ def test_a_trace_of_thousands_of_spans_is_no_special_case(world: World) -> None:
 
 def test_stages_and_other_add_up_for_every_request(world: World) -> None:
     assert [row["request_id"] for row in world.requests if sum(row["stage_ns"].values()) != row["e2e_ns"]] == []
+
+
+def test_time_before_the_first_token_is_the_same_division_cut_there(world: World) -> None:
+    early = world["whole"].request["stage_ttft_ns"]
+    nvlink = 80 * MS * 5 // 780  # busy times divide as their phase does: 5 of 780 ms of decode lie before the stream's first chunk
+    assert early == {
+        "auth": 2 * MS, "tokenize": 2 * MS, "route": 3 * MS, "schedule": 20 * MS, "kv_cache": 10 * MS,
+        "prefill": 10 * MS, "kernel": 30 * MS, "hbm": 20 * MS, "decode": 5 * MS - nvlink, "nvlink": nvlink,
+        "stream": 0, "settle": 0, "gateway": 3 * MS, "other": 0,
+    }  # fmt: skip
+
+
+def test_stages_before_the_first_token_add_up_to_it_for_every_request(world: World) -> None:
+    answered = [row for row in world.requests if row["ttft_ns"] is not None]
+    assert len(answered) > 5
+    for row in answered:
+        assert sum(row["stage_ttft_ns"].values()) == min(row["ttft_ns"], row["e2e_ns"])
+    for row in world.requests:
+        assert not row["stage_ttft_ns"] or row["stage_ttft_ns"].keys() == row["stage_ns"].keys()
+        assert all(ns <= row["stage_ns"][name] for name, ns in row["stage_ttft_ns"].items())
+    assert world["bare"].request["stage_ttft_ns"] == {}

@@ -47,6 +47,7 @@ def book(store: Store, attempts: Sequence[Attempt], inventory: Sequence[Held], p
 moments = st.integers(-20 * S, (WINDOWS * 60 + 20) * S) | st.integers(-2, WINDOWS * 60 + 2).map(lambda s: s * S)
 lengths = st.integers(0, 90 * S) | st.integers(0, 20).map(lambda s: s * S) | st.just(0)
 tokens = st.none() | st.integers(0, 6000) | st.just(2**40)
+hits = st.sampled_from([None, None, 0, 3, 2000, 2**40])
 
 
 @st.composite
@@ -79,6 +80,9 @@ def attempts_of(draw: st.DrawFn, replicas: Sequence[str]) -> list[Attempt]:
                 output_tokens=draw(tokens),
                 recompute_tokens=draw(st.sampled_from([None, None, 0, 1, 700])),
                 rejected_draft_tokens=draw(st.sampled_from([None, None, 0, 3, 999])),
+                expected_hit_tokens=draw(hits),
+                best_hit_tokens=draw(hits),
+                delivered_tokens=draw(hits),
                 outcome=draw(st.sampled_from(["useful", "late", "aborted", "failed", "superseded", "blocked", "unmetered"])),
             )
         )
@@ -182,15 +186,83 @@ def test_prefill_and_decode_workers_share_one_attempt(store: Store) -> None:
     assert ledger(store)[T, "r1", "pd", "useful", "B"][0] == 16 * S
 
 
-def test_recomputed_and_rejected_tokens_take_their_part_and_the_platform_pays_for_preemption(store: Store) -> None:
-    book(store, [served("a", "r0", 0, S, 10 * S, 600, 100, recompute_tokens=200, rejected_draft_tokens=100)], [HELD], [PRICE])
-    found = {key[3]: value for key, value in ledger(store).items() if key[2] == "a"}
-    whole = sum(atoms for _, atoms in found.values())
-    assert [abs(found[name][1] - whole * part / 10) < 1 for name, part in (("recompute", 2), ("rejected_draft", 1), ("useful", 7))] == [
-        True
-    ] * 3
-    rows = dict(store.query("SELECT toString(class), (toString(stage), toString(payer)) FROM work_ledger WHERE attempt_id = 'a'").rows)
-    assert rows["recompute"] == ("kv_cache", "platform") and rows["useful"] == ("other", "tenant")
+def classed(store: Store, attempt: Attempt) -> dict[str, tuple[int, str, str]]:
+    """Atoms, stage and payer of each class of one attempt alone."""
+    book(store, [attempt], [HELD], [PRICE])
+    sql = "SELECT toString(class), (atoms, toString(stage), toString(payer)) FROM work_ledger WHERE attempt_id = {attempt:String}"
+    found: dict[str, tuple[int, str, str]] = dict(store.query(sql, {"attempt": attempt.attempt_id}).rows)
+    return found
+
+
+def test_what_was_wasted_inside_an_attempt_takes_its_part_by_what_it_adds_to_the_weight(store: Store) -> None:
+    """Weight of 600 uncached in, 100 out: 0.21 x 600 + 0.1008 x 100 + 0.00399 x 60,000 + 0.00325 x 10,000 + 1.146 = 409.126."""
+    found = classed(store, served("a", "r0", 0, S, 10 * S, 600, 100, recompute_tokens=200, rejected_draft_tokens=100))
+    whole = sum(atoms for atoms, _, _ in found.values())
+    for name, weight in (("recompute", "42"), ("rejected_draft", "21"), ("useful", "409.126")):
+        assert abs(found[name][0] - whole * Fraction(weight) / Fraction("472.126")) < 1
+    assert {name: row[1:] for name, row in found.items()} == {
+        "recompute": ("kv_cache", "platform"), "rejected_draft": ("other", "platform"), "useful": ("other", "tenant"),
+    }  # fmt: skip
+
+
+def test_a_prefix_that_another_replica_had_is_the_routers_miss_and_one_that_was_gone_its_stale_index(store: Store) -> None:
+    """1000 prompt tokens, 300 of them cached: the router expected 500 here and knew of 900 elsewhere."""
+    routed = served("a", "r0", 0, S, 10 * S, 1000, 1, cached_tokens=300, expected_hit_tokens=500, best_hit_tokens=900)
+    found = classed(store, routed)
+    whole = sum(atoms for atoms, _, _ in found.values())
+    weight = Fraction("0.21") * 700 + Fraction("0.1008") + Fraction("0.00399") * 700 + Fraction("0.00325") + Fraction("1.146")
+    assert abs(found["affinity_miss"][0] - whole * 400 * Fraction("0.21") / weight) < 1
+    assert abs(found["stale_index"][0] - whole * 200 * Fraction("0.21") / weight) < 1
+    assert found["affinity_miss"][1:] == found["stale_index"][1:] == ("route", "platform")
+
+
+@pytest.mark.parametrize(
+    ("expected", "best", "cached", "classes"),
+    [
+        (None, 900, 300, {"useful"}),  # nobody knows what the chosen one should have had
+        (500, None, 500, {"useful"}),
+        (500, 900, None, {"useful", "affinity_miss"}),  # the engine does not tell what it found
+        (900, 500, 900, {"useful"}),  # the chosen one was the best
+        (2000, 5000, 0, {"useful", "affinity_miss"}),  # no more than was prefilled, and each token once
+    ],
+)
+def test_misses_are_priced_only_where_they_are_told(
+    store: Store, expected: int | None, best: int | None, cached: int | None, classes: set[str]
+) -> None:
+    routed = served("a", "r0", 0, S, 10 * S, 1000, 1, cached_tokens=cached, expected_hit_tokens=expected, best_hit_tokens=best)
+    assert set(classed(store, routed)) == classes
+
+
+def test_what_the_engine_made_after_the_client_had_left_is_overgenerated_and_the_tenants(store: Store) -> None:
+    found = classed(store, served("a", "r0", 0, S, 10 * S, 0, 100, outcome="aborted", delivered_tokens=60))
+    whole = sum(atoms for atoms, _, _ in found.values())
+    last_forty = Fraction("0.1008") * 40 + Fraction("0.00325") * (100**2 - 60**2)
+    assert abs(found["overgenerated"][0] - whole * last_forty / (Fraction("0.1008") * 100 + Fraction("32.5") + Fraction("1.146"))) < 1
+    assert (found["overgenerated"][1:], found["aborted"][1:]) == (("other", "tenant"), ("decode", "tenant"))
+
+
+def test_an_attempt_that_was_not_answered_leaks_at_the_stage_in_which_it_ended(store: Store) -> None:
+    during_prefill = Attempt("p", "r0", T, T + 5 * S, T, outcome="failed", input_tokens=100)
+    handed_over = Attempt(
+        "h", "r0", T, T + 9 * S, T, T + 2 * S, T + 9 * S, (("r0", "prefill", T, T + 2 * S), ("r0", "decode", T + 2 * S, T + 9 * S)),
+        100, None, 50, outcome="superseded",
+    )  # fmt: skip
+    together = Attempt(
+        "o", "r0", T, T + 2 * S, T, T + S, T + 2 * S, (("r0", "decode", T, T + 2 * S), ("r0", "prefill", T, T + 2 * S)), 100, None, 1,
+        outcome="aborted",
+    )  # fmt: skip
+    book(store, [during_prefill, handed_over, together], [HELD], [PRICE])
+    found = store.query("SELECT attempt_id, toString(class), toString(stage) FROM work_ledger WHERE attempt_id != '' ORDER BY ALL").rows
+    assert found == (("h", "superseded", "decode"), ("o", "aborted", "decode"), ("p", "failed", "prefill"))
+
+
+def test_a_late_attempt_leaks_at_the_stage_that_its_request_is_blamed_on(store: Store) -> None:
+    blamed = {"run_id": 7, "window_from": T // S, "request_id": "request of a", "missed_slo": "ttft", "stage": "schedule"}
+    store.insert_rows("work_blames", [blamed])
+    late = [served(name, "r0", 0, S, 10 * S, 100, 10, outcome="late") for name in ("a", "b")]
+    book(store, late, [HELD], [PRICE])
+    stages = dict(store.query("SELECT attempt_id, toString(stage) FROM work_ledger WHERE class = 'late'").rows)
+    assert stages == {"a": "schedule", "b": "other"}
 
 
 def test_cached_tokens_are_not_prefilled_and_are_valued_at_the_compute_price(store: Store) -> None:

@@ -91,7 +91,7 @@ def quantiles(*values: int | None, n: int | None = None) -> dict[str, Any]:
 
 def by_class(**classes: str) -> dict[str, str]:
     names = ("useful", "late", "aborted", "failed", "superseded", "blocked", "unmetered", "overgenerated", "recompute", "rejected_draft")
-    return {**dict.fromkeys((*names, "affinity_miss"), "0"), **classes}
+    return {**dict.fromkeys((*names, "affinity_miss", "stale_index"), "0"), **classes}
 
 
 def outcomes(**counts: int) -> dict[str, int]:

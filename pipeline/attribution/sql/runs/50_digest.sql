@@ -23,6 +23,9 @@ FROM (
         SELECT window_from, 'attempts', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), toInt128(0)
         FROM work_attempts WHERE run_id = {run_id:UInt64}
         UNION ALL
+        SELECT window_from, 'blames', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), toInt128(0)
+        FROM work_blames WHERE run_id = {run_id:UInt64}
+        UNION ALL
         SELECT window_from, 'pools', reinterpretAsUInt128(sipHash128(formatRow('RowBinary', * EXCEPT run_id))), atoms
         FROM work_pools WHERE run_id = {run_id:UInt64}
         UNION ALL
