@@ -1,15 +1,19 @@
-"""The loader alone: a log that is already full, in memory and in SQLite, against the bare insert of the same bytes into the same tables."""
+"""The loader alone: a log that is already full, in memory and in SQLite, against the bare insert of the same bytes into the same tables.
+
+The bare insert has pieces of the loader's size and as many of them at once, and nothing else: no log, no check, no commit.
+"""
 
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 
 from pipeline.loading.envelope import Arrival, insert, wrap
 from pipeline.loading.inserter import cut
-from pipeline.loading.loader import Loader
+from pipeline.loading.loader import INSERTS_AT_ONCE, Loader
 from pipeline.log import open_append_log, open_read_log
 from pipeline.store.client import Store, open_store
 from pipeline.store.migrate import migrate
@@ -20,6 +24,7 @@ from tests.memory_read_log import MemoryReadLog
 
 TOPICS = (TRACES_TOPIC, DEAD_LETTERS_TOPIC)
 LEAD_NS = 600 * 10**9
+Spent = tuple[float, float]  # seconds by the clock, and of this process's CPU
 
 
 def measure(spans: int = 1_000_000, requests: int = 2000) -> dict[str, float]:
@@ -35,17 +40,17 @@ def measure(spans: int = 1_000_000, requests: int = 2000) -> dict[str, float]:
         migrate(store)
         _bare(store, [content for _, content in islice(stream, 20)], settings)
         bodies = list(_bodies(stream, spans))
-        bare_seconds = _bare(store, bodies, settings)
+        bare_seconds, bare_cpu = _bare(store, bodies, settings)
         memory = MemoryReadLog()
         for content in _bodies(stream, spans):
             memory.append(TRACES_TOPIC, headers, content)
-        memory_seconds = _load(store, memory, memory, settings)
+        memory_seconds, memory_cpu = _load(store, memory, memory, settings)
         sqlite = LogSettings(url=f"sqlite:{Path(directory) / 'log.sqlite'}")
         with closing(open_append_log(sqlite, settings.receive.max_body_bytes, TOPICS)) as log:
             for content in _bodies(stream, spans):
                 log.append(TRACES_TOPIC, headers, content)
             with closing(open_read_log(sqlite, [TRACES_TOPIC], LOADER_GROUP)) as reading:
-                sqlite_seconds = _load(store, reading, log, settings)
+                sqlite_seconds, sqlite_cpu = _load(store, reading, log, settings)
         figures = _stored(store)
     return {
         "rows_per_second": spans / sqlite_seconds,
@@ -53,6 +58,9 @@ def measure(spans: int = 1_000_000, requests: int = 2000) -> dict[str, float]:
         "rows_per_second_bare": spans / bare_seconds,
         "ratio": bare_seconds / sqlite_seconds,
         "ratio_memory": bare_seconds / memory_seconds,
+        "cpu_us_per_span": 1e6 * sqlite_cpu / spans,
+        "cpu_us_per_span_memory": 1e6 * memory_cpu / spans,
+        "cpu_us_per_span_bare": 1e6 * bare_cpu / spans,
         "body_bytes_per_span": sum(map(len, bodies)) / spans,
         **figures,
     }
@@ -67,24 +75,30 @@ def _bodies(stream: Iterator[tuple[int, bytes]], spans: int) -> Iterator[bytes]:
         yield content
 
 
-def _bare(store: Store, bodies: Sequence[bytes], settings: Settings) -> float:
-    """Seconds of one insert after the other, each as large as the loader's."""
+def _bare(store: Store, bodies: Sequence[bytes], settings: Settings) -> Spent:
     arrivals = [
         Arrival(Record("bare", 0, offset, {}, content), time.time_ns(), "platform", "bench") for offset, content in enumerate(bodies)
     ]
-    pieces = [wrap(piece) for piece in cut(arrivals, settings.loader.batch_bytes // 2, settings.loader.batch_spans)]
-    began = time.perf_counter()
+    pieces = [wrap(piece) for piece in cut(arrivals, settings.loader.batch_bytes // INSERTS_AT_ONCE, settings.loader.batch_spans)]
+    with ExitStack() as stack:
+        handles = [store, *(stack.enter_context(closing(store.another())) for _ in range(INSERTS_AT_ONCE - 1))]
+        began, cpu = time.perf_counter(), time.process_time()
+        with ThreadPoolExecutor(INSERTS_AT_ONCE) as threads:
+            list(threads.map(_insert_all, handles, [pieces[number::INSERTS_AT_ONCE] for number in range(INSERTS_AT_ONCE)]))
+        return time.perf_counter() - began, time.process_time() - cpu
+
+
+def _insert_all(handle: Store, pieces: Sequence[bytes]) -> None:
     for piece in pieces:
-        insert(store, "traces", piece)
-    return time.perf_counter() - began
+        insert(handle, "traces", piece)
 
 
-def _load(store: Store, reading: ReadLog, letters: AppendLog, settings: Settings) -> float:
+def _load(store: Store, reading: ReadLog, letters: AppendLog, settings: Settings) -> Spent:
     with closing(Loader(reading, store, letters, settings)) as loader:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         while loader.step(0.0).messages:
             pass
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - cpu
 
 
 def _stored(store: Store) -> dict[str, float]:

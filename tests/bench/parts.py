@@ -75,6 +75,9 @@ LOADER = Part(
         Line("spans a second", figure("loader.rows_per_second"), "per_second", at_least=250_000),
         Line("against the bare insert of the same bytes", figure("loader.ratio"), "ratio", at_least=0.6),
         Line("spans a second from a log in memory", figure("loader.rows_per_second_memory"), "per_second"),
+        Line("spans a second, bare insert", figure("loader.rows_per_second_bare"), "per_second"),
+        Line("CPU seconds for a million spans", figure("loader.cpu_us_per_span"), "seconds"),
+        Line("CPU seconds for a million spans, bare insert", figure("loader.cpu_us_per_span_bare"), "seconds"),
         Line("bytes a span on disk, all attributes kept", figure("loader.bytes_per_span"), "bytes", at_most=60),
     ),
 )
@@ -103,6 +106,25 @@ WHOLE_WAY = Part(
         Line("spans a second accepted while sending", figure("whole_way.accepted_per_second"), "per_second"),
         Line("spans not yet queryable when sending ended", figure("whole_way.lag_spans"), "count"),
         Line("cores that the process used", figure("whole_way.process_cores"), "ratio"),
+    ),
+)
+
+CARDINALITY = Part(
+    "cardinality",
+    "One sender with 100,000 tenant names, then as many attribute keys",
+    (Measurement("cardinality", "tests.bench.cardinality", {}, {"distinct": 6_000}),),
+    (
+        Line("memory above usual spans, through a receiver, MB", figure("cardinality.memory_above_usual"), "megabytes", at_most=1e8),
+        Line(
+            "memory above usual spans, keys of a Collector's topic, MB",
+            figure("cardinality.memory_above_usual_collector"),
+            "megabytes",
+            at_most=1e8,
+        ),
+        Line("different attribute keys that reached the store through a receiver", figure("cardinality.keys"), "count", at_most=5_100),
+        Line("CPU seconds for a million usual spans", figure("cardinality.usual_cpu_us_per_span"), "seconds"),
+        Line("CPU seconds for a million spans of many tenants", figure("cardinality.tenants_cpu_us_per_span"), "seconds"),
+        Line("CPU seconds for a million spans of many keys", figure("cardinality.keys_cpu_us_per_span"), "seconds"),
     ),
 )
 
@@ -183,5 +205,5 @@ ATTEMPTS, ATTEMPTS_LONG = (100_000, 200_000), (100_000, 200_000, 1_000_000)
 
 
 def parts(long: bool = False) -> dict[str, Part]:
-    everything = (LOADER, RECEIVER, WHOLE_WAY, FRESHNESS, attribution(*(ATTEMPTS_LONG if long else ATTEMPTS)), MONEY, PANELS)
+    everything = (LOADER, RECEIVER, WHOLE_WAY, CARDINALITY, FRESHNESS, attribution(*(ATTEMPTS_LONG if long else ATTEMPTS)), MONEY, PANELS)
     return {part.name: part for part in everything}
