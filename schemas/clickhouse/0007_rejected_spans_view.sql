@@ -3,7 +3,6 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS rejected_spans_view TO rejected_spans AS
 WITH
     toUInt64(3600000000000) AS ahead_ns,
     (text, n) -> toValidUTF8(substring(text, 1, n)) AS head,
-    (text, n) -> if(length(text) > n AND endsWith(head(text, n), '\xEF\xBF\xBD'), substring(head(text, n), 1, length(head(text, n)) - 3), head(text, n)) AS cut,
     (s, received, age) -> if(s.start_time_unix_nano > received + ahead_ns OR s.start_time_unix_nano + least(age, toUInt64(34560000000000000)) < received,
         'start_out_of_range', if(s.end_time_unix_nano > received + ahead_ns, 'end_out_of_range', '')) AS why
 SELECT
@@ -11,7 +10,7 @@ SELECT
     why(item.2, received_ns, max_age_ns) AS reason,
     principal,
     item.1 AS service_name,
-    cut(toValidUTF8(item.2.name), 256) AS name,
+    head(item.2.name, 256) AS name,
     lower(hex(substring(item.2.trace_id, 1, 32))) AS trace_id,
     lower(hex(substring(item.2.span_id, 1, 32))) AS span_id,
     item.2.start_time_unix_nano AS start_raw,

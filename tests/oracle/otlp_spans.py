@@ -65,7 +65,7 @@ def _span(
         inner, inner_is_cut = texts(event.attributes)
         at = event.time_unix_nano
         fits = received_ns - max_age_ns <= at <= received_ns + AHEAD_NS
-        events.append((at if fits else start, cut(event.name, 256), inner))
+        events.append((at if fits else start, head(event.name, 256), inner))
         is_cut = is_cut or inner_is_cut or _size(event.name) > 256
     links = tuple((link.trace_id, link.span_id) for link in span.links if len(link.trace_id) == 16 and len(link.span_id) == 8)[:128]
     trace_id = span.trace_id if len(span.trace_id) == 16 and any(span.trace_id) else None
@@ -89,10 +89,10 @@ def _span(
         trace_id=trace_id,
         span_id=span_id,
         parent_span_id=span.parent_span_id if len(span.parent_span_id) == 8 else bytes(8),
-        name=cut(span.name, 256),
+        name=head(span.name, 256),
         kind=KINDS[span.kind] if 0 <= span.kind <= 5 else KINDS[0],
         status_code=STATUS[span.status.code] if 0 <= span.status.code <= 2 else STATUS[0],
-        status_message=cut(span.status.message, 1024),
+        status_message=head(span.status.message, 1024),
         started_ns=start,
         ended_ns=end,
         duration_ns=end - start if end >= start else None,
@@ -183,13 +183,8 @@ def _quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def cut(value: str, size: int) -> str:
-    """The longest beginning of whole characters within `size` bytes."""
-    return value.encode()[:size].decode("utf-8", "ignore")
-
-
 def head(value: str, size: int) -> str:
-    """Like `cut`, but a character that is cut in two leaves a replacement character."""
+    """The first `size` bytes; a character that is cut in two becomes a replacement character."""
     return value.encode()[:size].decode("utf-8", "replace")
 
 
