@@ -14,7 +14,9 @@ from pipeline.loading.refusal_limit import too_many
 from pipeline.store.client import Store
 from schemas.log import Record
 
-PIECE_BYTES_MIN = 1_048_576  # below, a second insert costs more than it gains
+# Below, a second insert costs more than it gains: each one analyses the views anew and writes a part of its own, which takes
+# as long as storing 20,000 spans.
+PIECE_BYTES_MIN = 8_388_608
 
 
 class Inserter:
