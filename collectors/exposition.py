@@ -5,6 +5,7 @@ and untyped samples are gauges; classic histograms are cumulative histograms; su
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ Series = tuple[str, Labels]
 LABELS_MAX = 64
 NAME_CHARACTERS_MAX = 256  # of metrics and labels: the store cuts longer ones
 VALUE_CHARACTERS_MAX = 4096
+PLAIN_COUNTER = re.compile(r"^#[ \t]+TYPE[ \t]+(\S+)[ \t]+counter[ \t]*$", re.MULTILINE)
 NO_RECORDED_VALUE = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 
 
@@ -52,6 +54,7 @@ def read(text: str, form: Format, at_ns: int, samples_max: int) -> Page:
     """Samples without a time of their own are of `at_ns`. Raises NotAnExposition."""
     families = _families(text, form, samples_max)
     started = _created(families)
+    plain = set(PLAIN_COUNTER.findall(text)) if form == "text" else set()
     metrics: dict[tuple[str, str], Metric] = {}
     gauges: set[Series] = set()
     for family in families:
@@ -63,13 +66,15 @@ def read(text: str, form: Format, at_ns: int, samples_max: int) -> Page:
             if _is_created(family, sample.name, started):
                 continue
             kind = "sum" if family.type == "counter" else "gauge"
-            metric = _metric(metrics, sample.name, kind, family.unit)
+            # The parser adds `_total` to counters that are exposed without it.
+            name = sample.name.removesuffix("_total") if kind == "sum" and family.name in plain else sample.name
+            metric = _metric(metrics, name, kind, family.unit)
             point = getattr(metric, kind).data_points.add(time_unix_nano=_time(sample, at_ns), attributes=_attributes(labels))
             point.as_double = sample.value
             if kind == "sum":
                 point.start_time_unix_nano = started.get((family.name, labels), 0)
             else:
-                gauges.add((sample.name, labels))
+                gauges.add((name, labels))
     return Page(tuple(metrics.values()), sum(len(family.samples) for family in families), frozenset(gauges))
 
 

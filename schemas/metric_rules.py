@@ -60,7 +60,7 @@ def _spellings(metric: Metric) -> Iterator[str]:
     seen: set[str] = set()
     for name in metric.name:
         other = name.removesuffix("_total") if name.endswith("_total") else f"{name}_total"
-        for spelling in (name, other) if metric.kind == "counter" and metric.reads == "value" else (name,):
+        for spelling in (name, other) if metric.kind != "gauge" and metric.reads == "value" else (name,):
             for plain in (spelling, spelling.replace(":", "_")):
                 if plain not in seen:
                     seen.add(plain)

@@ -94,6 +94,14 @@ def test_a_real_client_library_is_read_in_the_format_that_it_chooses(old: bool) 
     assert (list(histogram.explicit_bounds), list(histogram.bucket_counts)) == ([1.0, 8.0], [0, 1, 0])
 
 
+def test_counters_keep_the_name_that_they_are_exposed_by() -> None:
+    log, page = MemoryLog(), "# TYPE bytes counter\nbytes 1\n# TYPE tokens_total counter\ntokens_total 2\n"
+    with serving(Exporter(page)) as port:
+        scrape(scraper(log, lambda: NOW, target(port)))
+    (told,) = values(log)
+    assert (told["bytes"], told["tokens_total"], "bytes_total" in told) == ([1.0], [2.0], False)
+
+
 def test_gauges_end_when_they_leave_the_page_or_the_target_goes_down(caplog: pytest.LogCaptureFixture) -> None:
     exporter, log = Exporter('a 1\nb{x="1"} 2\nb{x="2"} 3\n'), MemoryLog()
     with serving(exporter) as port:

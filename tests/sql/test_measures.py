@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from pipeline.attribution.job import run
 from pipeline.attribution.measures import measure
+from pipeline.attribution.scope import Scope
 from pipeline.store.client import Store
+from schemas.settings import AttributionSettings
 from tests.conftest import empty
+from tests.ingest import ingest
 from tests.oracle.measures import Point, counted, held
 from tests.sql.points import WINDOW, WINDOWS, S, T, measured, point, rule, scope
 
@@ -166,6 +171,49 @@ def test_no_samples_leave_nothing_of_the_last_run(store: Store) -> None:
     store.command("TRUNCATE TABLE samples")
     measure(store, scope())
     assert store.query("SELECT count() FROM work_measures").scalar() == 0
+
+
+def scraped_at(*times_ns: int) -> bytes:
+    request = ExportMetricsServiceRequest()
+    block = request.resource_metrics.add()
+    block.resource.attributes.add(key="service.name").value.string_value = "engine"
+    metric = block.scope_metrics.add().metrics.add(name="tokens_total").sum
+    metric.aggregation_temporality = 2
+    for at_ns in times_ns:
+        metric.data_points.add(time_unix_nano=at_ns, as_int=(at_ns - T) // S + 1000)
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize(("at_s", "cells"), [(450, [0]), (200, [-1, 0]), (700, [0, 1]), (0, [-1, 0])])
+def test_points_touch_the_windows_within_five_minutes_of_them(store: Store, at_s: int, cells: list[int]) -> None:
+    ingest(store, [scraped_at(T + at_s * S, T + at_s * S)], signal="metrics", received_ns=T + at_s * S)
+    found = store.query("SELECT toInt64(toUnixTimestamp(window_from)), spans, topic FROM arrivals ORDER BY window_from").rows
+    assert found == tuple((T // S + 900 * cell, 0, "otlp_metrics") for cell in cells)
+
+
+def test_points_whose_time_is_refused_touch_no_window(store: Store) -> None:
+    ingest(store, [scraped_at(T + 2 * 3600 * S), scraped_at()], signal="metrics", received_ns=T)
+    assert store.query("SELECT count() FROM arrivals").scalar() == 0
+
+
+def test_a_run_publishes_its_measures_and_late_points_make_another(store: Store) -> None:
+    def attribute() -> str:
+        def nothing(store: Store, scope: Scope) -> None: ...
+
+        settings = AttributionSettings(window_seconds=60, grace_seconds=10)
+        return run(store, settings, "c", T, T + 2 * WINDOW, clock=lambda: T + 3600 * S, assemble=nothing).state
+
+    def seen() -> tuple[tuple[Any, ...], ...]:
+        sql = "SELECT value, covered_ns FROM measures INNER JOIN current_runs USING (window_from, run_id) ORDER BY window_from"
+        return store.query(sql).rows
+
+    store.insert_rows("metric_rules", [COUNTER])
+    ingest(store, [scraped_at(*range(T, T + 31 * S, 15 * S))], signal="metrics", received_ns=T + WINDOW)
+    assert (attribute(), seen()) == ("published", ((30, 30 * S),))
+    assert (attribute(), seen()) == ("unchanged", ((30, 30 * S),))
+    ingest(store, [scraped_at(*range(T, T + 91 * S, 15 * S))], signal="metrics", received_ns=T + 3 * WINDOW, first_offset=1)
+    assert (attribute(), seen()) == ("published", ((60, 60 * S), (30, 30 * S)))
+    assert store.query("SELECT uniqExact(run_id) FROM measures").scalar() == 2
 
 
 TIMES = st.integers(-400, 60 * WINDOWS + 350).map(lambda half: half * S + (half % 7) * 1000)
