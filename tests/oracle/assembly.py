@@ -30,6 +30,11 @@ class Seen:
     disconnected: bool = False
     output: int | None = None
     sibling: str = ""
+    trace: str = ""
+    names: tuple[str, ...] = ()
+    key: str = ""
+    model: str = ""
+    worker: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,32 @@ class Trace:
     def calls(self, root: str) -> list[Seen]:
         """Inference spans of a request that show an attempt: the leaves of each layer."""
         mine = [one for one in self.spans.values() if one.role == "inference" and not self.outer(one) and self.root(one) == root]
-        return [one for one in mine if not any(one.layer == inner.layer and one in self.around(inner) for inner in mine)]
+        return [
+            one for one in mine
+            if not any(one.layer == inner.layer and one in self.around(inner) and not self.beside(one, inner) for inner in mine)
+        ]  # fmt: skip
+
+    def beside(self, one: Seen, other: Seen) -> bool:
+        first = self.first_leg(one)
+        return first is not None and first == self.first_leg(other)
+
+    def first_leg(self, span: Seen) -> Seen | None:
+        """The first worker of the inference of which this one ran a part; None: it ran all of it."""
+        if span.layer != "engine" or self.outer(span):
+            return None
+        group = [
+            one for one in self.spans.values()
+            if (one.layer, one.key, one.principal) == ("engine", span.key, span.principal)
+            and not self.outer(one) and self.root(one) == self.root(span) and (span.key or set(one.names) & set(span.names))
+        ]  # fmt: skip
+        group.sort(key=lambda one: (one.start, one.id))
+        if span.key:
+            return group[0] if len(group) > 1 else None
+        for one, following in pairwise(group):
+            handed = one.worker != following.worker and not one.failed and one.output in (0, 1) and following.start >= one.end
+            if handed and span in (one, following):
+                return one
+        return None
 
     def around(self, span: Seen) -> list[Seen]:
         """Inference spans of the same request around it, the nearest first."""
@@ -201,7 +231,9 @@ class Trace:
         return found
 
     def attempt(self, span: Seen, calls: Sequence[Seen]) -> str:
-        return self.island(self.target(span, calls) or span).id
+        first = self.first_leg(span)
+        led = self.target(first, calls) if first is not None and first != span and first in calls else None
+        return self.island(self.target(span, calls) or led or first or span).id
 
     def target(self, span: Seen, calls: Sequence[Seen]) -> Seen | None:
         nested = self.nested(span, calls)

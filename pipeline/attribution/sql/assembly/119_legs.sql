@@ -4,14 +4,14 @@
 INSERT INTO work_links (pass, trace_id, span_id, at, state, within, stage)
 WITH engines AS (
     SELECT
-        n.trace_id AS trace_id, n.root AS root, n.span_id AS span_id, n.principal AS principal, n.started_ns AS started_ns,
+        n.trace_id AS trace_id, n.root AS root, n.span_id AS span_id, n.principal AS principal, n.started_ns AS started_ns, n.ended_ns AS ended_ns,
         f.failed AS failed, f.resource_key AS worker,
         f.fields['join_key'] AS key,
         f.fields['response_id'] AS id,
         multiIf(f.fields['phase'] = '', 0, f.fields['phase'] = 'prefill', 1, 2) AS phase,
         toUInt64OrNull(f.fields['output_tokens']) AS output
     FROM (
-        SELECT trace_id, root, span_id, principal, started_ns
+        SELECT trace_id, root, span_id, principal, started_ns, ended_ns
         FROM work_nodes
         WHERE role = 'inference' AND layer = 'engine' AND outer = 0 AND (trace_id, root) IN (
             SELECT trace_id, root
@@ -37,8 +37,9 @@ keyed AS (
 handed AS (
     SELECT
         trace_id, span_id,
-        leadInFrame((span_id, worker)) OVER later AS next,
-        next.1 != toFixedString('', 8) AND next.2 != worker AND failed = 0 AND (output <= 1 OR phase = 1) AS over
+        leadInFrame((span_id, worker, started_ns)) OVER later AS next,
+        next.1 != toFixedString('', 8) AND next.2 != worker AND failed = 0
+            AND (phase = 1 OR ifNull(output <= 1 AND next.3 >= ended_ns, 0)) AS over
     FROM engines
     WHERE key = '' AND id != ''
     WINDOW later AS (PARTITION BY trace_id, root, principal, id ORDER BY started_ns, span_id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)

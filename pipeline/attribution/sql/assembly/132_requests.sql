@@ -394,9 +394,12 @@ SELECT
         )
     ),
     arraySort(arrayDistinct(arrayConcat(
-        arrayFilter(f -> f IN ('foreign', 'ambiguous_id', 'sampled', 'clock_skew', 'replica_unlisted'), flags),
+        arrayFilter(f -> f IN ('foreign', 'sampled', 'clock_skew', 'replica_unlisted'), flags),
         answer_flags,
         if(outcome = 'aborted' AND unseen AND isNull(output_tokens), ['no_engine_span'], []),
+        if((trace_id, root) IN (
+            SELECT trace_id, root FROM work_nodes WHERE (trace_id, span_id) IN (SELECT trace_id, span_id FROM work_adoptions WHERE state = 'ambiguous')
+        ), ['ambiguous_id'], []),
         if(sampled, ['sampled'], []),
         if(skewed, ['clock_skew'], []),
         if(tenant_said != '' AND NOT has(listed, tenant), ['unlisted'], [])

@@ -8,11 +8,12 @@ WITH judged AS (
         any(m.layer) AS layer,
         max(t.at = m.span_id AND m.to_trace = m.trace_id) AS own,
         min(m.form) AS literal,
-        groupArray((m.form, (m.to_trace, if(r.at = toFixedString('', 8), m.to_span, r.at)), m.to_span, m.to_request, m.around, m.crowded)) AS everybody,
+        any(m.layer) = 'client' OR uniqExact((m.to_trace, m.to_span)) > 1 AS by_request,
+        groupArray((m.form, m.to_trace, m.to_span, r.at, m.to_request, m.around, m.crowded)) AS everybody,
         arrayFilter(x -> x.1 = literal, everybody) AS holders,
-        arrayDistinct(holders.2) AS requests,
-        arrayDistinct(arrayMap(x -> x.3, arrayFilter(x -> x.4 = 0 AND x.5 = 1, holders))) AS calls,
-        own = 0 AND length(requests) = 1 AND NOT has(holders.6, 1) AS clear,
+        arrayDistinct(arrayMap(x -> (x.2, if(by_request AND x.4 != toFixedString('', 8), x.4, x.3)), holders)) AS requests,
+        arrayDistinct(arrayMap(x -> x.3, arrayFilter(x -> x.5 = 0 AND x.6 = 1, holders))) AS calls,
+        own = 0 AND length(requests) = 1 AND NOT has(holders.7, 1) AS clear,
         if(any(m.layer) != 'client' AND length(calls) = 1, calls[1], requests[1].2) AS target
     FROM work_matches AS m
     LEFT ANY JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'tree' AND state = 'found') AS t

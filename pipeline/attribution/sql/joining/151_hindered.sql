@@ -16,6 +16,8 @@ WHERE round = {round:UInt8} AND state = 'joined' AND (trace_id, span_id) IN (
     FROM work_moves AS m
     INNER JOIN (SELECT trace_id, span_id, parent_span_id FROM work_spans WHERE trace_id IN (SELECT to_trace FROM work_moves)) AS r
         ON r.trace_id = m.trace_id AND r.span_id = m.span_id
-    WHERE m.orphan_span = m.to_parent
+    WHERE (m.orphan_trace, m.orphan_span, m.trace_id, m.span_id) IN (
+        SELECT trace_id, span_id, to_trace, to_span FROM work_adoptions WHERE round = {round:UInt8} AND layer = 'client'
+    )
         AND (r.trace_id, r.parent_span_id) IN (SELECT trace_id, span_id FROM work_spans WHERE trace_id IN (SELECT to_trace FROM work_moves))
 )
