@@ -82,8 +82,16 @@ class Model(Entry):
 
     @property
     def flop_per_token(self) -> int:
-        """Multiply and add once per active parameter. The part that grows with context is left to the KV term."""
+        """Multiply and add once per active parameter; attention, which grows with context, comes on top."""
         return 2 * self.active_parameters
+
+    @property
+    def attention_flop_per_token(self) -> int:
+        """FLOP of one new token per token of its context: scores and values, a multiply and an add each, in every head of every layer.
+
+        Latent attention and sliding windows do less or more of it; the figure is that of plain attention with these heads.
+        """
+        return 4 * self.layers * self.attention_heads * self.head_dim
 
     def weight_bytes(self, precision: Precision) -> int:
         """Bytes of weights that one decode step reads.

@@ -12,6 +12,7 @@ CREATE TABLE IF NOT EXISTS work_segments (
     bytes_per_second UInt64,
     prefill_budget_tokens UInt32,
     flop_per_token UInt64,
+    attention_flop_per_token UInt64,
     weight_bytes UInt64,
     kv_bytes_per_token UInt64,
     constants_known UInt8

@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS work_legs (
     bytes_per_second UInt64,
     prefill_budget_tokens UInt32,
     flop_per_token UInt64,
+    attention_flop_per_token UInt64,
     weight_bytes UInt64,
     kv_bytes_per_token UInt64
 ) ENGINE = MergeTree ORDER BY (replica, piece_no)

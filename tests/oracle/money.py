@@ -22,6 +22,7 @@ class Constants:
     flop_per_token: int
     weight_bytes: int
     kv_bytes_per_token: int
+    attention_flop_per_token: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,9 @@ def allocate(
                 cells[piece.replica, key, slot].append(piece)
             save(books, piece, window_ns)
     shares: dict[tuple[int, str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    paces = {key: pace_of(spans_of(pieces, key[2], slot_ns), slot_ns) for key, pieces in cells.items()}
     for (_, _, slot), pieces in cells.items():
-        split_cell(books, shares, pieces, slot, slot_ns, window_ns)
+        split_cell(books, shares, pieces, slot, slot_ns, window_ns, paces)
     by_id = {attempt.attempt_id: attempt for attempt in attempts}
     for (window, replica, attempt_id, tier), (ns, atoms) in shares.items():
         for name, part_ns, part_atoms in classes(by_id.get(attempt_id), ns, atoms):
@@ -217,19 +219,66 @@ def floor(a: Any, b: Any) -> int:
     return int(a) // int(b)
 
 
-def tokens_in(piece: Piece, a: int, b: int) -> tuple[int, int, int]:
-    """Prefill tokens, decode tokens of [a, b), and context at b: whole tokens, as steps make them."""
-    attempt, (start, cut, end) = piece.attempt, piece.leg
+def uncached(attempt: Attempt) -> tuple[int, int]:
+    """Input tokens that the cache had, and those that were prefilled."""
     context = min(attempt.input_tokens or 0, TOKENS_MAX)
     prefill = max(context - min(attempt.cached_tokens or 0, TOKENS_MAX), 0)
-    decode = max(min(attempt.output_tokens or 0, TOKENS_MAX) - 1, 0)
+    return context - prefill, prefill
+
+
+def prefilled_in(piece: Piece, a: int, b: int) -> tuple[int, int]:
+    """Whole prefill tokens that are done at a and at b."""
+    (start, cut, end), prefill = piece.leg, uncached(piece.attempt)[1]
     if piece.total[0]:
-        done = [prefill * (piece.before[0] + min(t, cut) - start) // piece.total[0] for t in (a, b)]
-        prefilled = done[1] - done[0]
-    else:
-        prefilled = prefill if piece.home and (start == end or a <= start < b) else 0
-    decoded = [decode * (piece.before[1] + max(t, cut) - cut) // piece.total[1] if piece.total[1] else 0 for t in (a, b)]
-    return prefilled, decoded[1] - decoded[0], context + decoded[1]
+        return tuple(prefill * (piece.before[0] + min(t, cut) - start) // piece.total[0] for t in (a, b))  # type: ignore[return-value]
+    return 0, prefill if piece.home and (start == end or a <= start < b) else 0
+
+
+def prefill_ps(piece: Piece, a: int, b: int, constants: Constants, divide: Divide) -> Any:
+    """Compute of its prefill in [a, b): every token, and its attention to what is cached and was prefilled before it."""
+    cached, (done_a, done_b) = uncached(piece.attempt)[0], prefilled_in(piece, a, b)
+    new = done_b - done_a
+    attention = divide(constants.attention_flop_per_token * new * (2 * cached + done_a + done_b), 2)
+    return divide((constants.flop_per_token * new + attention) * 1_000_000, constants.flops_per_second // 1_000_000)
+
+
+def pace_of(spans: Sequence[tuple[Piece, int, int]], slot_ns: int) -> int:
+    """Millionths of a slot that prefills leave to decode, at least 1/32; those whose phases or constants are not known take nothing."""
+    taken = 0
+    for piece, a, b in spans:
+        if piece.segment and piece.segment.constants and piece.phases_known:
+            taken += min(prefill_ps(piece, a, b, piece.segment.constants, floor), slot_ns * 1000)
+    return 1_000_000 - min(968_750, taken * 1000 // slot_ns)
+
+
+Paces = dict[tuple[str, int | None, int], int]  # replica, begin of its segment, slot
+
+
+def decoded_in(piece: Piece, a: int, b: int, paces: Paces, slot_ns: int, window_ns: int, divide: Divide) -> Any:
+    """Decode tokens of [a, b), inside one slot, in thousandths: its window's tokens, which time alone decides, spread by pace."""
+    attempt, cut = piece.attempt, piece.leg[1]
+    tokens = max(min(attempt.output_tokens or 0, TOKENS_MAX) - 1, 0)
+    first = a // slot_ns * slot_ns // window_ns * window_ns
+    begin, end = max(piece.from_ns, first, cut), max(min(piece.to_ns, first + window_ns), cut)
+    if not piece.total[1]:
+        return 0
+    in_window = [divide(1000 * tokens * (piece.before[1] + t - cut), piece.total[1]) for t in (begin, end)]
+
+    def progress(x: int, y: int) -> int:
+        key = (piece.replica, piece.segment.from_ns if piece.segment else None, x // slot_ns)
+        return paces[key] * (max(y, cut) - max(x, cut))
+
+    slots = range(max(piece.from_ns, first) // slot_ns, max(min(piece.to_ns, first + window_ns) - 1, piece.from_ns) // slot_ns + 1)
+    whole = sum(progress(max(piece.from_ns, s * slot_ns), min(piece.to_ns, (s + 1) * slot_ns)) for s in slots)
+    return divide((in_window[1] - in_window[0]) * progress(a, b), whole) if whole else 0
+
+
+def context_at(piece: Piece, t: int) -> int:
+    """Input and the decode tokens done by then, as time alone spreads them."""
+    attempt, cut = piece.attempt, piece.leg[1]
+    tokens = max(min(attempt.output_tokens or 0, TOKENS_MAX) - 1, 0)
+    done = tokens * (piece.before[1] + max(t, cut) - cut) // piece.total[1] if piece.total[1] else 0
+    return min(attempt.input_tokens or 0, TOKENS_MAX) + done
 
 
 def rough_weight(piece: Piece, a: int, b: int, divide: Divide) -> Any:
@@ -244,26 +293,29 @@ def rough_weight(piece: Piece, a: int, b: int, divide: Divide) -> Any:
     return divide(weight * (before + b - start), total) - divide(weight * (before + a - start), total)
 
 
-def roofline_weights(spans: Sequence[tuple[Piece, int, int]], constants: Constants, divide: Divide) -> tuple[list[Any], Any]:
-    """Tier B: two kinds of steps, each in the closed form of one step. Also the longest side of the two, in ps."""
+def roofline_weights(
+    spans: Sequence[tuple[Piece, int, int]], decoded: Sequence[Any], constants: Constants, divide: Divide
+) -> tuple[list[Any], Any]:
+    """Tier B: two kinds of steps, each in the closed form of one step. Also the longest side, in ps. Steps in thousandths."""
     flops, reads = constants.flops_per_second // 1_000_000, constants.bytes_per_second // 1_000_000
-    prefill, decode, cache, live, counts = [], [], [], [], []
-    for piece, a, b in spans:
-        p, d, context = tokens_in(piece, a, b)
-        counts.append((p, d))
-        prefill.append(divide(constants.flop_per_token * p * 1_000_000, flops))
-        decode.append(divide(constants.flop_per_token * d * 1_000_000, flops))
-        cache.append(divide(constants.kv_bytes_per_token * d * context * 1_000_000, reads))
+    prefill, decode, cache, live, new = [], [], [], [], 0
+    for (piece, a, b), d in zip(spans, decoded, strict=True):
+        done_a, done_b = prefilled_in(piece, a, b)
+        new += done_b - done_a
+        context = context_at(piece, b)
+        prefill.append(prefill_ps(piece, a, b, constants, divide))
+        decode.append(divide((constants.flop_per_token + constants.attention_flop_per_token * context) * d * 1000, flops))
+        cache.append(divide(constants.kv_bytes_per_token * d * context * 1000, reads))
         live.append(b - a)
-    steps = max(1, *(d for _, d in counts))
-    mixed = min(steps, -(-sum(p for p, _ in counts) // constants.prefill_budget_tokens))
+    steps = max(1000, *decoded)
+    mixed = min(steps, 1000 * -(-new // constants.prefill_budget_tokens))
     weights = divide(constants.weight_bytes * 1_000_000, reads)
-    result: list[Any] = [divide((weights * mixed + weights * (steps - mixed)) * ns, sum(live)) if sum(live) else 0 for ns in live]
+    reading = [divide(weights * kind_steps, 1000) for kind_steps in (mixed, steps - mixed)]
+    result: list[Any] = [divide(sum(reading) * ns, sum(live)) if sum(live) else 0 for ns in live]
     longest: Any = 0
-    for kind_steps, carried in ((mixed, prefill), (steps - mixed, [0] * len(spans))):
+    for kind_steps, carried, w in zip((mixed, steps - mixed), (prefill, [0] * len(spans)), reading, strict=True):
         compute = sum(carried) + divide(sum(decode) * kind_steps, steps)
         kv = divide(sum(cache) * kind_steps, steps)
-        w = weights * kind_steps
         longest = max(longest, compute, kv + w)
         for i in range(len(spans)):
             own_kv = divide(cache[i] * kind_steps, steps)
@@ -272,12 +324,27 @@ def roofline_weights(spans: Sequence[tuple[Piece, int, int]], constants: Constan
     return result, longest
 
 
+def spans_of(pieces: Sequence[Piece], slot: int, slot_ns: int) -> list[tuple[Piece, int, int]]:
+    """What lies of each piece in the slot, in the order that breaks ties."""
+    spans = [(piece, max(piece.from_ns, slot * slot_ns), min(piece.to_ns, (slot + 1) * slot_ns)) for piece in pieces]
+    return sorted(spans, key=lambda x: (x[0].attempt.attempt_id, x[0].leg_no, x[1]))
+
+
+def constants_of(pieces: Sequence[Piece]) -> Constants | None:
+    return pieces[0].segment.constants if pieces[0].segment else None
+
+
 def split_cell(
-    books: Books, shares: dict[tuple[int, str, str, str], list[int]], pieces: Sequence[Piece], slot: int, slot_ns: int, window_ns: int
+    books: Books,
+    shares: dict[tuple[int, str, str, str], list[int]],
+    pieces: Sequence[Piece],
+    slot: int,
+    slot_ns: int,
+    window_ns: int,
+    paces: Paces,
 ) -> None:
     s0, s1 = slot * slot_ns, (slot + 1) * slot_ns
-    spans = [(piece, max(piece.from_ns, s0), min(piece.to_ns, s1)) for piece in pieces]
-    spans.sort(key=lambda x: (x[0].attempt.attempt_id, x[0].leg_no, x[1]))
+    spans = spans_of(pieces, slot, slot_ns)
     busy = union_length((a, b) for _, a, b in spans)
     segment, replica, window = pieces[0].segment, pieces[0].replica, s0 // window_ns * window_ns
     if segment:
@@ -290,11 +357,12 @@ def split_cell(
         pool.capacity_ns += busy
     pool.busy_ns += busy
     pool.busy_atoms += busy_atoms
-    constants = segment.constants if segment else None
+    constants = constants_of(pieces)
     tier = "B" if constants and all(p.phases_known for p in pieces) else "C"
     if constants and tier == "B":
-        weights, longest = roofline_weights(spans, constants, floor)
-        exact, _ = roofline_weights(spans, constants, Fraction)
+        decoded = [[decoded_in(*span, paces, slot_ns, window_ns, divide) for span in spans] for divide in (floor, Fraction)]
+        weights, longest = roofline_weights(spans, decoded[0], constants, floor)
+        exact, _ = roofline_weights(spans, decoded[1], constants, Fraction)
         if longest**2 >= 2**124 or longest * 4 * max(busy_atoms, busy) >= 2**125:
             tier = "C"  # no machine works that long on one slot: a count is absurd
     if tier == "C":

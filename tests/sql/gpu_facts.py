@@ -10,7 +10,7 @@ from tests.oracle.money import Attempt, Constants, Held, Price
 S = 1_000_000_000
 T = 1_793_577_600 * S  # 2026-11-02T00:00:00Z
 WINDOW, WINDOWS, FOREVER = 60 * S, 3, 2**63 - 1
-LLAMA = Constants(4 * 10**15, 9 * 10**12, 2048, 140 * 10**9, 70 * 10**9, 160_000)
+LLAMA = Constants(4 * 10**15, 9 * 10**12, 2048, 140 * 10**9, 70 * 10**9, 160_000, 2_600_000)
 
 
 def scope(slot_ns: int = S, windows: int = WINDOWS) -> Scope:
@@ -83,6 +83,7 @@ def fill(store: Store, attempts: Sequence[Attempt], inventory: Sequence[Held], p
                 "model": name,
                 "precision": "fp8",
                 "flop_per_token": c.flop_per_token,
+                "attention_flop_per_token": c.attention_flop_per_token,
                 "weight_bytes": c.weight_bytes,
                 "kv_bytes_per_token": c.kv_bytes_per_token,
             }

@@ -7,7 +7,22 @@ from pathlib import Path
 from pipeline.attribution.scope import METHOD
 from pipeline.demo.check import TOLERANCE
 from schemas.catalog import gpus, models
-from tests.oracle.money import Attempt, Constants, Held, Price, allocate, cut_by_price, floor, pieces_of, roofline_weights, tokens_in
+from tests.oracle.money import (
+    Attempt,
+    Constants,
+    Held,
+    Price,
+    allocate,
+    context_at,
+    cut_by_price,
+    decoded_in,
+    floor,
+    pace_of,
+    pieces_of,
+    prefill_ps,
+    prefilled_in,
+    roofline_weights,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "allocation" / f"{METHOD}.md"
 S = 1_000_000_000
@@ -34,6 +49,7 @@ def test_the_worked_example_is_what_the_method_says() -> None:
         flop_per_token=model.flop_per_token,
         weight_bytes=model.weight_bytes("fp8"),
         kv_bytes_per_token=model.kv_bytes_per_token,
+        attention_flop_per_token=model.attention_flop_per_token,
     )
     attempts = [
         attempt("a", 0, S // 2, 9 * S // 2, 4000, 161),
@@ -44,19 +60,23 @@ def test_the_worked_example_is_what_the_method_says() -> None:
     books = allocate(attempts, [held], [price], (T, T + S), S, S, 3600 * S)
     segments = cut_by_price(held, [price])
     cell = [(piece, T, T + S) for one in attempts for piece in pieces_of(one, segments, T, T + S, 3600 * S)]
-    weights, _ = roofline_weights(cell, constants, floor)
+    paces = {("r", held.from_ns, T // S): pace_of(cell, S)}
+    assert f"pace of the slot is {paces['r', held.from_ns, T // S]:,}" in PAGE.read_text()
+    decoded = [decoded_in(*span, paces, S, S, floor) for span in cell]
+    weights, _ = roofline_weights(cell, decoded, constants, floor)
     flops, reads = constants.flops_per_second // MILLION, constants.bytes_per_second // MILLION
-    for (piece, begin, end), weight in zip(cell, weights, strict=True):
-        name = piece.attempt.attempt_id
-        p, d, c = tokens_in(piece, begin, end)
-        assert [cells[2:] for cells in row(name, 5)] == [[f"{x:,}" for x in (p, d, c)]]
+    for (piece, begin, end), d, weight in zip(cell, decoded, weights, strict=True):
+        name, c = piece.attempt.attempt_id, context_at(piece, end)
+        before, after = prefilled_in(piece, begin, end)
+        assert d % 1000 == 0
+        assert [cells[2:] for cells in row(name, 6)] == [[f"{x:,}" for x in (after - before, (before + after) // 2, d // 1000, c)]]
         ps = (
-            constants.flop_per_token * p * MILLION // flops,
-            constants.flop_per_token * d * MILLION // flops,
-            constants.kv_bytes_per_token * d * c * MILLION // reads,
+            prefill_ps(piece, begin, end, constants, floor),
+            (constants.flop_per_token + constants.attention_flop_per_token * c) * d * 1000 // flops,
+            constants.kv_bytes_per_token * d * c * 1000 // reads,
         )
         ns, atoms = books.ledger[T, "r", name, "useful", "B"]
-        assert [cells[1:] for cells in row(name, 7)] == [[f"{x:,}" for x in (*ps, weight, atoms, ns)]]
+        assert [cells[1:] for cells in row(name, 7)] == [[f"{x:,}" for x in (*ps, weight, atoms, ns)]], (ps, weight, atoms, ns)
     pool = books.pools[T, "r", "p", True]
     assert f"{pool.busy_atoms:,} atoms" in PAGE.read_text()
     assert f"`w` = {constants.weight_bytes * MILLION // reads:,} ps" in PAGE.read_text()

@@ -7,7 +7,8 @@ WITH prices AS (
     GROUP BY gpu
 ),
 constants AS (
-    SELECT model, precision, any(flop_per_token) AS flop_per_token, any(weight_bytes) AS weight_bytes, any(kv_bytes_per_token) AS kv_bytes_per_token
+    SELECT model, precision, any(flop_per_token) AS flop_per_token,
+        any(attention_flop_per_token) AS attention_flop_per_token, any(weight_bytes) AS weight_bytes, any(kv_bytes_per_token) AS kv_bytes_per_token
     FROM model_constants
     WHERE config_hash = {config_hash:String}
     GROUP BY model, precision
@@ -20,6 +21,7 @@ held AS (
         i.bytes_per_second AS bytes_per_second,
         i.prefill_budget_tokens AS prefill_budget_tokens,
         c.flop_per_token AS flop_per_token,
+        c.attention_flop_per_token AS attention_flop_per_token,
         c.weight_bytes AS weight_bytes,
         c.kv_bytes_per_token AS kv_bytes_per_token,
         p.price_rows AS price_rows,
@@ -44,14 +46,15 @@ SELECT
     bytes_per_second,
     prefill_budget_tokens,
     flop_per_token,
+    attention_flop_per_token,
     weight_bytes,
     kv_bytes_per_token,
     throwIf(
         toFloat64(atoms_per_hour) * toFloat64({until_ns:Int64} - segment_from) > exp2(126),
         'the price of a replica times its age passes 2^126 atoms x ns: check usd_per_gpu_hour, gpus and the dates in prices.toml and inventory.toml'
     ) + throwIf(
-        flop_per_token > exp2(60) OR weight_bytes > exp2(60) OR kv_bytes_per_token > exp2(32),
-        'constants of a model are beyond any machine (2^60 FLOP per token, 2^60 bytes of weights, 2^32 bytes of KV per token)'
+        flop_per_token > exp2(60) OR attention_flop_per_token > exp2(36) OR weight_bytes > exp2(60) OR kv_bytes_per_token > exp2(32),
+        'constants of a model are beyond any machine (2^60 FLOP per token, 2^36 of attention per token of context, 2^60 bytes of weights, 2^32 bytes of KV per token)'
     ) = 0 AND flops_per_second >= 1000000 AND bytes_per_second >= 1000000 AND prefill_budget_tokens > 0 AND flop_per_token > 0 AND weight_bytes > 0
 FROM held
 ARRAY JOIN range(1, length(cuts)) AS n

@@ -9,7 +9,7 @@ WITH covers AS (
         replica,
         arraySort(s -> s.1, groupArray((
             segment_from, segment_to, flops_per_second, bytes_per_second, prefill_budget_tokens, flop_per_token, weight_bytes, kv_bytes_per_token,
-            constants_known
+            constants_known, attention_flop_per_token
         ))) AS segments
     FROM work_segments
     GROUP BY replica
@@ -134,6 +134,7 @@ SELECT
     segment.4 AS bytes_per_second,
     segment.5 AS prefill_budget_tokens,
     segment.6 AS flop_per_token,
+    segment.10 AS attention_flop_per_token,
     segment.7 AS weight_bytes,
     segment.8 AS kv_bytes_per_token
 FROM (
