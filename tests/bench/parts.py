@@ -128,6 +128,18 @@ CARDINALITY = Part(
     ),
 )
 
+STAGES = Part(
+    "stages",
+    "Own spans: collectors/stages against the bare OpenTelemetry SDK",
+    (Measurement("stages", "tests.bench.stages", {}, {"rounds": 3, "spans": 10}),),
+    (
+        Line("ns a span above start_as_current_span", figure("stages.above_sdk"), "count", at_most=1000),
+        Line("ns a span above the shortest code by hand", figure("stages.above_by_hand"), "count"),
+        Line("ns a span, ours", figure("stages.ours"), "count"),
+        Line("ns a span, start_as_current_span", figure("stages.sdk"), "count"),
+    ),
+)
+
 FRESHNESS = Part(
     "freshness",
     "Freshness: receipt to queryable in `tokenpath up`, attribution running, 20,000 spans/s",
@@ -205,5 +217,15 @@ ATTEMPTS, ATTEMPTS_LONG = (100_000, 200_000), (100_000, 200_000, 1_000_000)
 
 
 def parts(long: bool = False) -> dict[str, Part]:
-    everything = (LOADER, RECEIVER, WHOLE_WAY, CARDINALITY, FRESHNESS, attribution(*(ATTEMPTS_LONG if long else ATTEMPTS)), MONEY, PANELS)
+    everything = (
+        LOADER,
+        RECEIVER,
+        WHOLE_WAY,
+        CARDINALITY,
+        STAGES,
+        FRESHNESS,
+        attribution(*(ATTEMPTS_LONG if long else ATTEMPTS)),
+        MONEY,
+        PANELS,
+    )
     return {part.name: part for part in everything}
