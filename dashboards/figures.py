@@ -1,5 +1,6 @@
 """Pictures and numbers of the viewer: query results to plotly figures, tables and stats, formatted as people read them. Pure."""
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -62,11 +63,26 @@ def _three_digits(value: float) -> str:
 def table(panel: Panel, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Header and formatted cells; numbers are marked for right alignment."""
     units: list[Unit] = [panel.columns.get(name, "text") for name in columns]
-    return {
+    shown = {
         "columns": list(columns),
         "numeric": [unit not in ("text", "time") for unit in units],
-        "rows": [[format_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in rows],
+        "rows": [
+            [
+                # Beside coloured cells an empty one says more than a dash.
+                "" if value is None and name in panel.heat else format_value(value, unit)
+                for name, value, unit in zip(columns, row, units, strict=True)
+            ]
+            for row in rows
+        ],
     }
+    return {**shown, "heat": _heat(panel, columns, rows)} if panel.heat else shown
+
+
+def _heat(panel: Panel, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[float]]:
+    """Per cell 0 (not coloured) to 1 (the largest): square roots, so that small amounts show beside large ones."""
+    warm = [[float(value or 0) if name in panel.heat else 0.0 for name, value in zip(columns, row, strict=True)] for row in rows]
+    largest = max((value for row in warm for value in row), default=0.0)
+    return [[round(math.sqrt(max(value, 0.0) / largest), 3) if largest > 0 else 0.0 for value in row] for row in warm]
 
 
 def stat(panel: Panel, rows: Sequence[Sequence[Any]]) -> str:

@@ -32,7 +32,7 @@ class Panel:
     """One question, one query, one picture. `question` is shown as the panel's description.
 
     A timeseries or bars query returns `time` (ascending), at most one text column (the series), then numbers; a stat query one row;
-    a table query any columns, whose units are in `columns` by name.
+    a table query any columns, whose units are in `columns` by name. `heat`: columns whose cells are coloured, the larger the darker.
     """
 
     id: int
@@ -48,6 +48,7 @@ class Panel:
     decimals: int | None = None
     columns: Mapping[str, Unit] = field(default_factory=dict)
     stacked: bool = False
+    heat: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,10 @@ def _panel(panel: Panel, min_interval: str) -> dict[str, Any]:
         "datasource": DATA_SOURCE,
         "gridPos": {"x": panel.x, "y": panel.y, "w": panel.w, "h": panel.h},
         "targets": [target],
-        "fieldConfig": {"defaults": defaults, "overrides": [_override(name, unit) for name, unit in panel.columns.items()]},
+        "fieldConfig": {
+            "defaults": defaults,
+            "overrides": [_override(name, unit, name in panel.heat) for name, unit in panel.columns.items()],
+        },
         "options": _options(panel),
     }
     if panel.kind in ("timeseries", "bars"):
@@ -149,8 +153,16 @@ def _panel(panel: Panel, min_interval: str) -> dict[str, Any]:
     return result
 
 
-def _override(column: str, unit: Unit) -> dict[str, Any]:
-    return {"matcher": {"id": "byName", "options": column}, "properties": [{"id": "unit", "value": GRAFANA_UNITS[unit]}]}
+def _override(column: str, unit: Unit, heat: bool) -> dict[str, Any]:
+    properties: list[dict[str, Any]] = [{"id": "unit", "value": GRAFANA_UNITS[unit]}]
+    if heat:
+        properties += [
+            {"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}},
+            {"id": "color", "value": {"mode": "continuous-YlRd"}},
+            {"id": "min", "value": 0},
+            {"id": "noValue", "value": " "},
+        ]
+    return {"matcher": {"id": "byName", "options": column}, "properties": properties}
 
 
 def _drawing(panel: Panel) -> dict[str, Any]:

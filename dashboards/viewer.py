@@ -15,10 +15,11 @@ from starlette.routing import Route
 from dashboards import figures
 from dashboards.cost import COST
 from dashboards.latency import LATENCY
+from dashboards.leak import LEAK
 from dashboards.macros import TimeRange, expand
 from dashboards.panel import Dashboard, Panel, query_text
 
-DASHBOARDS: Mapping[str, Dashboard] = {"cost": COST, "latency": LATENCY}
+DASHBOARDS: Mapping[str, Dashboard] = {"cost": COST, "latency": LATENCY, "leak": LEAK}
 RANGES: Mapping[str, int] = {"3h": 3 * 3600, "6h": 6 * 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 INTERVALS_S = (900, 3600, 6 * 3600, 86_400)
 MAX_BUCKETS = 96

@@ -134,6 +134,29 @@ class Group(Frozen):
     figures: Figures
 
 
+class LeakCell(Frozen):
+    """What one cost class cost at one stage. Without a filter all cells sum to the pools; those that are not `useful` are the leak."""
+
+    cost_class: str
+    stage: str
+    cost: str
+
+
+class Misses(Frozen):
+    """Requests that missed `objective`, blamed on `stage`, and what that stage took more than usual, together.
+
+    `incomparable`: of those, requests of whose stages nobody knows what is usual; they are blamed on `other`.
+    """
+
+    tenant: str
+    model: str
+    objective: Literal["ttft", "tpot", "e2e"]
+    stage: str
+    requests: int
+    excess_ns: int
+    incomparable: int
+
+
 class Conservation(Frozen):
     """Pools against everything the report's tables hold, whatever the filter: the difference is 0 or something is broken."""
 
@@ -176,5 +199,7 @@ class Report(Frozen):
     groups: tuple[Group, ...]
     unallocated: dict[str, str | None]
     totals: Figures
+    leak: tuple[LeakCell, ...]
+    misses: tuple[Misses, ...]
     conservation: Conservation
     data_quality: DataQuality

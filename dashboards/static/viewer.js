@@ -18,6 +18,11 @@ function drawTable(target, table) {
   for (const row of table.rows) {
     const line = body.insertRow();
     row.forEach((text, i) => line.appendChild(cell("td", text, table.numeric[i])));
+    if (table.heat) {
+      table.heat[line.rowIndex - 1].forEach((warmth, i) => {
+        if (warmth > 0) line.cells[i].style.backgroundColor = `rgba(213, 94, 0, ${0.06 + 0.6 * warmth})`;
+      });
+    }
   }
   target.replaceChildren(element);
 }

@@ -30,6 +30,8 @@ def to_json(report: Report) -> str:
         f"{name}s": [{name: group.key, **_plain(group.figures)} for group in report.groups],
         "unallocated": report.unallocated,
         "totals": _plain(report.totals),
+        "leak": [{"class": cell.cost_class, "stage": cell.stage, "cost": cell.cost} for cell in report.leak],
+        "misses": [miss.model_dump(mode="json") for miss in report.misses],
         "conservation": report.conservation.model_dump(mode="json"),
         "data_quality": report.data_quality.model_dump(mode="json"),
     }

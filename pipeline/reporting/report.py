@@ -9,7 +9,7 @@ from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.reporting.figures import Charge, Costing, figures, money_text
 from pipeline.statements import statement
 from pipeline.store.client import Store
-from schemas.report import Conservation, DataQuality, Figures, Group, GroupBy, Range, Report
+from schemas.report import Conservation, DataQuality, Figures, Group, GroupBy, LeakCell, Misses, Range, Report
 from schemas.usage import SHARED_CLASSES
 
 SQL = "pipeline.reporting.report_sql"
@@ -78,6 +78,11 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
         groups=groups,
         unallocated=_unallocated(money["class_atoms"], costing),
         totals=totals,
+        leak=tuple(
+            LeakCell(cost_class=row["cost_class"], stage=row["stage"], cost=money_text(row["atoms"]))
+            for row in _rows(store, "leak", parameters)
+        ),
+        misses=tuple(Misses(**row) for row in _rows(store, "misses", parameters)),
         conservation=conservation(money),
         data_quality=DataQuality(
             unknown_tenant_ratio=totals_row["unknown_tenant_requests"] / totals_row["requests"] if totals_row.get("requests") else None,

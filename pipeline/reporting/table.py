@@ -15,6 +15,8 @@ from schemas.usage import SHARED_CLASSES
 UNKNOWN = "–"
 FEW_REQUESTS = 100  # below, a tail quantile rests on a single request
 NAMES_SHOWN_MAX = 8
+LEAKS_SHOWN_MAX = 12
+OBJECTIVE_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
 CLASS_NAMES = {
     "unattributed": "unattributed (busy, but no span says for whom)",
     "platform_waste": "platform waste (load, crashes, retries, preemption)",
@@ -41,6 +43,8 @@ def render(report: Report, console: Console) -> None:
         ("Latency", LATENCY_COLUMNS),
     ):
         console.print(_table(title, report.by, columns, rows, report.totals))
+    _render_leak(report, console)
+    _render_misses(report, console)
     _render_unallocated(report, console)
     _render_reconciliation(report, console)
     for line in quality_lines(report):
@@ -132,6 +136,46 @@ def _render_unallocated(report: Report, console: Console) -> None:
     for name in shown:
         amount = _decimal(report.unallocated[name])
         table.add_row(CLASS_NAMES[name], money(amount, places), _percent(float(amount / pools) if amount is not None and pools else None))
+    console.print(table)
+
+
+def _render_leak(report: Report, console: Console) -> None:
+    """Cells of class and stage that bought nothing useful, the dearest first."""
+    leaks = [cell for cell in report.leak if cell.cost_class != "useful"]
+    if not leaks:
+        return
+    whole = sum((Decimal(cell.cost) for cell in report.leak), Decimal(0))
+    places = _places([cell.cost for cell in leaks])
+    table = blank_table(f"Where it leaks ({report.currency or 'no currency'})")
+    table.add_column("class", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("of these\ncosts", justify="right", no_wrap=True)
+    for cell in leaks[:LEAKS_SHOWN_MAX]:
+        amount = Decimal(cell.cost)
+        table.add_row(cell.cost_class, cell.stage, money(amount, places), _percent(float(amount / whole)))
+    if len(leaks) > LEAKS_SHOWN_MAX:
+        rest = sum((Decimal(cell.cost) for cell in leaks[LEAKS_SHOWN_MAX:]), Decimal(0))
+        table.add_row(f"{len(leaks) - LEAKS_SHOWN_MAX} more", "", money(rest, places), _percent(float(rest / whole)))
+    console.print(table)
+
+
+def _render_misses(report: Report, console: Console) -> None:
+    """Missed objectives by the stage they are blamed on, over all tenants and models that are selected."""
+    if not report.misses:
+        return
+    found: dict[tuple[str, str], list[int]] = {}
+    for miss in report.misses:
+        entry = found.setdefault((miss.objective, miss.stage), [0, 0])
+        entry[0] += miss.requests
+        entry[1] += miss.excess_ns
+    table = blank_table("Missed objectives, by the stage that took most more than usual")
+    table.add_column("objective", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("requests", justify="right", no_wrap=True)
+    table.add_column("more than usual\non average", justify="right", no_wrap=True)
+    for (objective, stage), (requests, excess_ns) in sorted(found.items(), key=lambda x: (-x[1][0], x[0]))[:LEAKS_SHOWN_MAX]:
+        table.add_row(OBJECTIVE_NAMES[objective], stage, _count(requests), duration(excess_ns // requests) if excess_ns else UNKNOWN)
     console.print(table)
 
 

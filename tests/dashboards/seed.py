@@ -28,6 +28,17 @@ def seed(store: Store) -> None:
         "unallocated_windows",
         [{"window_from": _at(w), "run_id": 2, "pool": "gpu", "class": "idle", "busy_ns": 0, "atoms": str(2 * USD)} for w in (0, 900)],
     )
+    store.insert_rows(
+        "leak_windows",
+        [
+            _leak(0, 1, "acme", "m-a", "late", "decode", 999 * USD),
+            _leak(0, 2, "acme", "m-a", "useful", "other", 2 * USD),
+            _leak(0, 2, "acme", "m-a", "late", "schedule", USD),
+            _leak(900, 2, "globex", "m-b", "useful", "other", USD),
+            *(_leak(window, 2, "", "", "idle", "schedule", 2 * USD) for window in (0, 900)),
+        ],
+    )
+    store.insert_rows("blames", [_blame(run) for run in (1, 2)])
     for tenant, model, window in (("acme", "m-a", 0), ("globex", "m-b", 900)):
         for measure in ("ttft", "tpot", "e2e", "queue", "stage:prefill", "stage:other"):
             store.command(
@@ -77,4 +88,18 @@ def _tenant(window: int, run: int, tenant: str, model: str, atoms: int, classes:
         "delivered_tokens": useful, "atoms": str(atoms), "class_atoms": {name: str(value) for name, value in classes.items()},
         "fully_loaded_atoms": str(atoms * 2), "saved_gross_atoms": str(atoms // 2), "hit_base_tokens": 100, "hit_tokens": 40,
         "slo_met": 90, "slo_of": 100,
+    }  # fmt: skip
+
+
+def _leak(window: int, run: int, tenant: str, model: str, name: str, stage: str, atoms: int) -> dict[str, object]:
+    return {
+        "window_from": _at(window), "run_id": run, "pool": "gpu", "resource": "r0", "tenant": tenant, "model": model, "class": name,
+        "stage": stage, "atoms": str(atoms),
+    }  # fmt: skip
+
+
+def _blame(run: int) -> dict[str, object]:
+    return {
+        "window_from": _at(0), "run_id": run, "request_id": f"r{run}", "tenant": "acme", "model": "m-a", "missed_slo": "ttft",
+        "stage": "schedule", "excess_ns": 1_000_000_000, "compared": 2,
     }  # fmt: skip

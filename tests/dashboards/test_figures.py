@@ -1,5 +1,6 @@
 """Numbers as people read them, and pictures as plotly takes them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from dashboards.cost import COST
 from dashboards.figures import figure, format_value, stat, table
 from dashboards.latency import LATENCY
+from dashboards.leak import LEAK
 from dashboards.panel import Unit
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -45,6 +47,14 @@ def test_a_table_marks_numbers_and_a_stat_without_rows_is_unknown() -> None:
         "rows": [["idle", "$4.00", "50.0 %"]],
     }
     assert stat(COST.panels[0], []) == "–"
+
+
+def test_a_heat_table_colours_by_the_root_of_the_share_of_the_largest_cell() -> None:
+    panel = replace(next(p for p in LEAK.panels if p.heat), columns={"cost": "usd", "a": "usd", "b": "usd"}, heat=("a", "b"))
+    shown = table(panel, ["class", "cost", "a", "b"], [("late", 5.0, 4.0, 1.0), ("idle", 0.0, None, 0.0)])
+    assert shown["heat"] == [[0, 0, 1, 0.5], [0, 0, 0, 0]]
+    assert shown["rows"][1] == ["idle", "$0.00", "", "$0.00"]
+    assert table(panel, ["class", "cost", "a", "b"], [("idle", 0.0, None, 0.0)])["heat"] == [[0, 0, 0, 0]]
 
 
 def test_the_largest_series_comes_first_and_greys_last() -> None:

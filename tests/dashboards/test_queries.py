@@ -91,6 +91,24 @@ def test_bands_of_the_cost_picture_add_up_to_the_spend(seeded: Store) -> None:
     assert {row[0]: row[1] for row in seeded.query(sql, parameters).rows} == {"idle": 4.0, "useful": 3.0, "late": 1.0}
 
 
+def test_the_leak_map_and_the_useful_part_add_up_to_the_bill(seeded: Store) -> None:
+    assert (value(seeded, "leak_spend"), value(seeded, "leak_lost")) == (value(seeded, "cost_spend"), 5.0)
+    assert value(seeded, "leak_ratio") == value(seeded, "cost_waste_ratio")
+    assert value(seeded, "leak_largest") == "idle at schedule"
+    sql, parameters = expand(query_text("leak_map"), RANGE, ALL)
+    cells = {row.pop("class"): row for row in seeded.query(sql, parameters).dicts()}
+    assert {name: (row["cost"], row["schedule"], row["decode"]) for name, row in cells.items()} == {
+        "idle": (4.0, 4.0, None), "late": (1.0, 1.0, None),
+    }  # fmt: skip
+    for name in ("leak_over_time", "leak_tenants", "leak_replicas"):
+        sql, parameters = expand(query_text(name), RANGE, ALL)
+        rows = seeded.query(sql, parameters).dicts()
+        assert sum(float(row["leaked"] if "leaked" in row else row["cost"]) for row in rows) == 5.0
+    assert value(seeded, "leak_spend", {"tenant": ["acme"]}) == 3.0
+    sql, parameters = expand(query_text("leak_misses"), RANGE, ALL)
+    assert seeded.query(sql, parameters).rows == (("TTFT", "schedule", 1, 1.0, 1e9),)
+
+
 def test_stage_bands_add_up_to_the_mean(seeded: Store) -> None:
     sql, parameters = expand(query_text("latency_stages"), RANGE, ALL)
     rows = seeded.query(sql, parameters).rows

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -44,12 +45,12 @@ ATTEMPTS = [
 ]
 LEDGER = [
     rows.ledger(0, "acme", "llama", 30 * UNIT, busy_ns=30),
-    rows.ledger(0, "acme", "llama", 10 * UNIT, busy_ns=10, **{"class": "late"}),
-    rows.ledger(0, "acme", "llama", 5 * UNIT, busy_ns=5, **{"class": "failed", "payer": "platform"}),
-    rows.ledger(0, "", "", 45 * UNIT, **{"class": "idle", "payer": "platform"}),
-    rows.ledger(1, "acme", "llama", 3, busy_ns=3, **{"class": "late"}),
+    rows.ledger(0, "acme", "llama", 10 * UNIT, busy_ns=10) | {"stage": "decode", "class": "late"},
+    rows.ledger(0, "acme", "llama", 5 * UNIT, busy_ns=5) | {"stage": "prefill", "class": "failed", "payer": "platform"},
+    rows.ledger(0, "", "", 45 * UNIT) | {"stage": "schedule", "class": "idle", "payer": "platform"},
+    rows.ledger(1, "acme", "llama", 3, busy_ns=3) | {"class": "late"},
     rows.ledger(1, "bolt", "llama", 7, busy_ns=7),
-    rows.ledger(1, "", "", 1, **{"class": "unattributed", "payer": "platform"}),
+    rows.ledger(1, "", "", 1) | {"class": "unattributed", "payer": "platform"},
 ]
 PRICES = [
     rows.price("llama", "input_uncached", "0.60"),
@@ -71,6 +72,20 @@ def case(store: Store, **more: list[dict[str, Any]]) -> None:
             "token_prices": PRICES,
             "billable": [rows.billable("useful", "all"), rows.billable("late", "output_text")],
             "left_out": [rows.left_out(0, 2), rows.left_out(1, 1, "tenant/zed"), rows.left_out(1, 90, run_id=rows.RUN - 1)],
+            "blames": [
+                {
+                    "window_from": rows.text(rows.FIRST),
+                    "run_id": run_id,
+                    "request_id": "r",
+                    "tenant": "acme",
+                    "model": "llama",
+                    "missed_slo": "ttft",
+                    "stage": "decode",
+                    "excess_ns": 5,
+                    "compared": 3,
+                }
+                for run_id in (rows.RUN, rows.RUN - 1)
+            ],
             "runs": [rows.published(0), rows.published(1)],
             **more,
         },
@@ -184,6 +199,25 @@ def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> No
             "overhead": "0",
         },
         "totals": TOTALS,
+        "leak": [
+            {"class": "idle", "stage": "schedule", "cost": "45"},
+            {"class": "useful", "stage": "other", "cost": "30.000000000007"},
+            {"class": "late", "stage": "decode", "cost": "10"},
+            {"class": "failed", "stage": "prefill", "cost": "5"},
+            {"class": "late", "stage": "other", "cost": "0.000000000003"},
+            {"class": "unattributed", "stage": "other", "cost": "0.000000000001"},
+        ],
+        "misses": [
+            {
+                "tenant": "acme",
+                "model": "llama",
+                "objective": "ttft",
+                "stage": "decode",
+                "requests": 1,
+                "excess_ns": 5,
+                "incomparable": 0,
+            },
+        ],
         "conservation": {"pools_atoms": "90000000000011", "ledger_atoms": "90000000000011", "difference_atoms": "0"},
         "data_quality": {
             "unknown_tenant_ratio": 0.0,
@@ -205,6 +239,7 @@ def test_other_groupings_and_filters_hold_the_same_leaves(store: Store) -> None:
     assert by_hour["hours"] == [{"hour": "2026-11-30T10:00:00Z", **TOTALS}]
     bolt = json.loads(to_json(build_report(store, query(tenant="bolt"))))
     assert bolt["tenants"] == [BOLT]
+    assert (bolt["leak"], bolt["misses"]) == ([{"class": "useful", "stage": "other", "cost": "0.000000000007"}], [])
     assert {"tenant": "bolt", **bolt["totals"]} == BOLT
     assert bolt["conservation"]["ledger_atoms"] == "90000000000011"  # always the whole range
     assert json.loads(to_json(build_report(store, query(model="nobody's"))))["tenants"] == []
@@ -305,6 +340,8 @@ def test_the_tables_fit_a_hundred_columns_and_a_name_cannot_act_on_the_terminal(
     assert max(map(len, shown.splitlines())) <= 100
     assert "\x1b" not in shown and "\r" not in shown
     assert "[bold]" in shown  # data, not markup
+    assert re.search(r"late +decode +10\.0000 +11\.1%", shown)
+    assert re.search(r"TTFT +decode +1 +5 ns", shown)
     for figure in ("40.0000", "10.0000", "384,615.38", "Reconciled", "difference 0", "2.00 s", "50.0%", "–"):
         assert figure in shown
 

@@ -1,0 +1,14 @@
+SELECT nullIf(any(cell), '') AS largest
+FROM (
+    SELECT concat(l.class, ' at ', l.stage) AS cell
+    FROM leak_windows AS l
+    INNER JOIN current_runs AS c ON l.window_from = c.window_from AND l.run_id = c.run_id
+    WHERE l.window_from >= $__fromTime AND l.window_from < $__toTime
+        AND $__conditionalAll(l.tenant IN (${tenant:singlequote}), $tenant)
+        AND $__conditionalAll(l.model IN (${model:singlequote}), $model)
+        AND l.class != 'useful'
+    GROUP BY l.class, l.stage
+    HAVING sum(l.atoms) > 0
+    ORDER BY sum(l.atoms) DESC, cell
+    LIMIT 1
+)
