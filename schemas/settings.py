@@ -98,7 +98,7 @@ class ScrapeSettings(Section):
 
 
 class LoaderSettings(Section):
-    batch_bytes: int = Field(default=33_554_432, ge=1024, le=33_554_432)
+    batch_bytes: int = Field(default=25_165_824, ge=1024, le=33_554_432)
     batch_spans: int = Field(default=200_000, ge=1, le=200_000)
     batch_seconds: float = Field(default=1.0, gt=0, le=60)
     dead_letter_ratio_max: float = Field(default=0.1, gt=0, le=1)

@@ -4,7 +4,7 @@ Python writes varints and length prefixes and never looks at a span. The engine 
 into a Null table, whose views fill the tables.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -43,6 +43,11 @@ class Arrival:
 
 def wrap(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> bytes:
     """Length-delimited envelopes (message `Envelope` of the .proto) of these bodies, untouched."""
+    return b"".join(wrapped_pieces(arrivals, max_age_days))
+
+
+def wrapped_pieces(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> Sequence[bytes]:
+    """The same in pieces, among them the bodies themselves, so that a large batch need not be copied."""
     pieces: list[bytes] = []
     max_age = b"\x28" + varint(max_age_days * DAY_NS)
     for arrival in arrivals:
@@ -64,10 +69,10 @@ def wrap(arrivals: Iterable[Arrival], max_age_days: int = MAX_AGE_DAYS) -> bytes
             )
         )
         pieces += (varint(len(head) + len(record.value)), head, record.value)
-    return b"".join(pieces)
+    return pieces
 
 
-def insert(store: Store, signal: Signal, wrapped: bytes, edition: int = 0) -> None:
+def insert(store: Store, signal: Signal, wrapped: bytes | Sequence[bytes], edition: int = 0) -> None:
     """Decodes and stores a batch. Idempotent: row identity is (topic, partition, offset, item) or the span's own.
 
     Raises StoreDown, or BadData (`undecodable`, `too_large`) when the engine refuses the bytes: then a part of the batch,

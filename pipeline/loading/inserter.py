@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from pipeline.errors import BadData, StoreDown
 from pipeline.loading.admission import Refusal
-from pipeline.loading.envelope import Arrival, Signal, decodes, insert, wrap
+from pipeline.loading.envelope import Arrival, Signal, decodes, insert, wrapped_pieces
 from pipeline.loading.item_count import count_items
 from pipeline.loading.normal_form import normal_form
 from pipeline.loading.refusal_limit import too_many
@@ -54,7 +54,7 @@ class Inserter:
     def _try(self, signal: Signal, arrivals: Sequence[Arrival]) -> None:
         handle = self._idle.get()
         try:
-            insert(handle, signal, wrap(arrivals, self._max_age_days), self._edition)
+            insert(handle, signal, wrapped_pieces(arrivals, self._max_age_days), self._edition)
         finally:
             self._idle.put(handle)
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -68,21 +68,23 @@ class Store:
         with store_errors(self.where):
             self._client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
 
-    def insert(self, table: str, data: bytes, form: str, settings: Mapping[str, int | str] | None = None) -> None:
-        """One INSERT of `data` in a ClickHouse input format. Returns once the rows are stored (and on disk: the tables fsync)."""
+    def insert(self, table: str, data: bytes | Sequence[bytes], form: str, settings: Mapping[str, int | str] | None = None) -> None:
+        """One INSERT of `data`, whole or in pieces, in a ClickHouse input format. Returns once the rows are stored (and on disk:
+        the tables fsync)."""
         everything = {**INSERT_SETTINGS, **(settings or {})}
+        pieces = (data,) if isinstance(data, bytes) else data
         with store_errors(self.where):
             if self.embedded:
-                self._insert_embedded(table, data, form, everything)
+                self._insert_embedded(table, pieces, form, everything)
             else:
-                self._client.raw_insert(table, insert_block=data, fmt=form, settings=everything)
+                self._client.raw_insert(table, insert_block=b"".join(pieces), fmt=form, settings=everything)
 
-    def _insert_embedded(self, table: str, data: bytes, form: str, settings: Mapping[str, int | str]) -> None:
+    def _insert_embedded(self, table: str, pieces: Sequence[bytes], form: str, settings: Mapping[str, int | str]) -> None:
         # clickhouse-connect would write a temp file that a kill leaves behind; a memory file vanishes with the process.
         descriptor = os.memfd_create("tokenpath-insert")
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(data)
+                file.writelines(pieces)
             clause = ", ".join(f"{name} = {_literal(value)}" for name, value in settings.items())
             self._client.command(f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{descriptor}' SETTINGS {clause} FORMAT {form}")
         finally:
