@@ -30,18 +30,19 @@ def agent(trace: str, id: str, name: str, operation: str, start: float, end: flo
     return span(trace, id, name, start, end, parent, scope="agents", gen_ai__operation__name=operation, **more)
 
 
+SUMS: dict[str, Any] = {
+    "gen_ai__usage__input_tokens": 300, "gen_ai__usage__output_tokens": 30, "gen_ai__aggregated_usage__output_tokens": 30
+}  # fmt: skip
+ROUTED: dict[str, Any] = {"in": 1536, "out": 96, "cached": 1024}
 ROWS: list[Row] = [
     # SDK, gateway, router and engine of one call. Only the router tells what was cached, only the engine when the first token came.
     client_chat("all", "sdk", 0, 120, input=1536, output=97),
     litellm_server("all", 5, 110, parent="sdk"),
     litellm_chat("all", "c1", 10, 105, input=1536, output=96),
-    span("all", "r1", "route request", 12, 100, "c1", scope="between", **{"in": 1536, "out": 96, "cached": 1024}),
+    span("all", "r1", "route request", 12, 100, "c1", scope="between", **ROUTED),
     vllm_request("all", "v1", 14, 98, "r1", input=1536, output=96, gen_ai__latency__time_to_first_token=0.02),
     # An agent that sums up what its calls used, under both spellings
-    agent(
-        "agent", "a1", "invoke_agent planner", "invoke_agent", 0, 300,
-        gen_ai__usage__input_tokens=300, gen_ai__usage__output_tokens=30, gen_ai__aggregated_usage__output_tokens=30,
-    ),
+    agent("agent", "a1", "invoke_agent planner", "invoke_agent", 0, 300, **SUMS),
     agent("agent", "t1", "execute_tool search", "execute_tool", 110, 120, "a1", gen_ai__usage__output_tokens=5),
     client_chat("agent", "c1", 10, 100, "a1", input=100, output=10),
     client_chat("agent", "c2", 130, 290, "a1", input=200, output=20),
@@ -68,7 +69,7 @@ def world(engine: Store, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_sdk_gateway_router_and_engine_are_one_attempt(world: World) -> None:
-    """The gateway's final usage bills; what it does not tell comes from the next layer inwards; all counts are kept, the odd one flagged."""
+    """The gateway's final usage bills; what it does not tell comes from the next layer inwards; all counts are kept."""
     attempt = world["all"].attempt
     assert (attempt["input_tokens"], attempt["output_tokens"], attempt["usage_source"]) == (1536, 96, "provider")
     assert (attempt["input_cache_read_tokens"], attempt["input_uncached_tokens"]) == (1024, 512)
