@@ -8,6 +8,7 @@
 - Nothing is known across more than `STALE_NS` without a point: such an increase is not counted, such a value holds no longer.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pipeline.attribution.scope import Scope
@@ -18,7 +19,11 @@ SQL = "pipeline.attribution.sql.measures"
 STALE_NS = 300_000_000_000  # Prometheus' own look-back; schemas/clickhouse/0073_sample_arrivals_view.sql has it too
 
 
-def measure(store: Store, scope: Scope, until_ns: int | None = None) -> None:
+# Quantities are independent of each other, so memory is bounded by taking only so many points in one statement (one quantity at least).
+POINTS_PER_STATEMENT = 1_000_000
+
+
+def measure(store: Store, scope: Scope, until_ns: int | None = None, points_per_statement: int = POINTS_PER_STATEMENT) -> None:
     """Fills work_measures for the windows of `scope`; what it held before is dropped. Idempotent.
 
     `until_ns`: the values of gauges are known until then (the clock, in an open window); by default `scope.to_ns`.
@@ -33,5 +38,20 @@ def measure(store: Store, scope: Scope, until_ns: int | None = None) -> None:
     }
     if store.query(statement(SQL, "80_any"), parameters).scalar():
         store.command("TRUNCATE TABLE work_series")
-        for name in ("81_series", "82_measures"):
-            store.command(statement(SQL, name), parameters)
+        store.command(statement(SQL, "81_series"), parameters)
+        sizes = ((str(quantity), int(points)) for quantity, points in store.query(statement(SQL, "82_sizes"), parameters).rows)
+        for quantities in together(sizes, points_per_statement):
+            store.command(statement(SQL, "83_measures"), {**parameters, "quantities": quantities})
+
+
+def together(sizes: Iterable[tuple[str, int]], points_max: int) -> list[list[str]]:
+    """Neighbours whose points stay inside the limit; a quantity that alone passes it stands alone."""
+    groups: list[list[str]] = []
+    room = 0
+    for quantity, points in sizes:
+        if not groups or points > room:
+            groups.append([])
+            room = points_max
+        groups[-1].append(quantity)
+        room -= points
+    return groups

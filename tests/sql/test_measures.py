@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from pipeline.attribution.job import run
-from pipeline.attribution.measures import measure
+from pipeline.attribution.measures import measure, together
 from pipeline.attribution.scope import Scope
 from pipeline.store.client import Store
 from schemas.settings import AttributionSettings
@@ -166,6 +166,23 @@ def test_absurd_values_break_nothing(store: Store, value: float) -> None:
     assert {row["value"] for row in rows if row["quantity"] == "running_requests"} == {1e17}
 
 
+def test_many_points_are_taken_a_few_quantities_at_a_time(store: Store) -> None:
+    points = [one for at in (0, 20, 40) for one in (counter(at, at), gauge(at, 5), point("rate", 1, at * S, 2.0))]
+    found = measured(store, [COUNTER, GAUGE, RATE], points)
+    assert len(found) == 7
+    measure(store, scope(), points_per_statement=4)
+    rows = store.query("SELECT * EXCEPT (window_from, run_id) FROM work_measures ORDER BY ALL").rows
+    assert sorted(rows) == sorted(tuple(value for name, value in row.items() if name != "window") for row in found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [([], []), ([("a", 9)], [["a"]]), ([("a", 2), ("b", 3), ("c", 1), ("d", 9), ("e", 1)], [["a", "b"], ["c"], ["d"], ["e"]])],
+)
+def test_quantities_share_a_statement_within_the_limit(sizes: list[tuple[str, int]], groups: list[list[str]]) -> None:
+    assert together(sizes, 5) == groups
+
+
 def test_no_samples_leave_nothing_of_the_last_run(store: Store) -> None:
     assert measured(store, [COUNTER], [counter(0, 1), counter(9, 2)])
     store.command("TRUNCATE TABLE samples")
@@ -232,7 +249,7 @@ def stories(draw: st.DrawFn, delta: bool) -> list[Point]:
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), kind=st.sampled_from(["counter", "delta", "gauge"]), seed=st.integers(0, 99))
 def test_any_story_reads_as_the_oracle_reads_it(store: Store, data: st.DataObject, kind: str, seed: int) -> None:
     empty(store)

@@ -21,9 +21,9 @@ WITH
             if(is_told, toInt128(round(if(is_told, ifNull(float_micro, 0), 0))), NULL) AS micro
         FROM samples AS p FINAL
         INNER JOIN work_series AS s ON s.metric = p.metric AND s.series_id = p.series_id
-        WHERE p.metric IN (SELECT metric FROM work_series)
+        WHERE p.metric IN (SELECT metric FROM work_series WHERE quantity IN {quantities:Array(String)})
             AND p.at >= fromUnixTimestamp64Nano({read_from_ns:Int64}, 'UTC') AND p.at < fromUnixTimestamp64Nano({read_to_ns:Int64}, 'UTC')
-            AND p.principal = 'platform'
+            AND p.principal = 'platform' AND s.quantity IN {quantities:Array(String)}
     ),
     points AS (
         -- One point per stream and moment, whichever of its series told it. A point without a value ends a gauge, and is nothing to a counter.
