@@ -169,9 +169,9 @@ def _render_misses(report: Report, console: Console) -> None:
         entry = found.setdefault((miss.objective, miss.stage), [0, 0])
         entry[0] += miss.requests
         entry[1] += miss.excess_ns
-    table = blank_table("Missed objectives, by the stage that took most more than usual")
+    table = blank_table("Missed objectives")
     table.add_column("objective", no_wrap=True)
-    table.add_column("stage", no_wrap=True)
+    table.add_column("blamed on", no_wrap=True)
     table.add_column("requests", justify="right", no_wrap=True)
     table.add_column("more than usual\non average", justify="right", no_wrap=True)
     for (objective, stage), (requests, excess_ns) in sorted(found.items(), key=lambda x: (-x[1][0], x[0]))[:LEAKS_SHOWN_MAX]:
