@@ -81,6 +81,8 @@ class Summary:
             out.print(f"begun between {_time(self.from_ns)} and {_time(self.to_ns)}", markup=False, highlight=False)
             out.print(_table("tenant", self.tenants))
             out.print(_table("model", self.models))
+        if self.too_old:
+            out.print(f"{self.too_old:,} rows are older than the store goes back and were rejected", markup=False, highlight=False)
         for what, count in self.left_out.most_common():
             out.print(f"{count:,} rows left out: {what}", markup=False, highlight=False)
 
