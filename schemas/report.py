@@ -165,6 +165,13 @@ class Conservation(Frozen):
     difference_atoms: str
 
 
+class UnaccountedTokens(Frozen):
+    """What engine counters counted beyond what attempts account for: work that left no span. Null: nobody scraped them."""
+
+    prompt: int | None
+    generation: int | None
+
+
 class DataQuality(Frozen):
     unknown_tenant_ratio: float | None
     rejected_spans: int
@@ -172,6 +179,7 @@ class DataQuality(Frozen):
     unpriced_replicas: tuple[str, ...]
     unpriced_models: tuple[str, ...]
     left_out: dict[str, int]
+    unaccounted_tokens: UnaccountedTokens
     flags: dict[str, int]
 
 

@@ -17,7 +17,16 @@ logger = logging.getLogger(__name__)
 SQL = "pipeline.attribution.sql.runs"
 SECOND_NS = 1_000_000_000
 COPIED = ("requests", "attempts", "blames", "pools", "ledger", "left_out", "measures")  # scratch table work_<name>, run table <name>
-RUN_TABLES = (*COPIED, "unallocated_windows", "tenant_windows", "latency_windows", "leak_windows", "baselines", "rated_windows")
+RUN_TABLES = (
+    *COPIED,
+    "unallocated_windows",
+    "tenant_windows",
+    "latency_windows",
+    "leak_windows",
+    "baselines",
+    "rated_windows",
+    "counted_tokens",
+)
 EMPTY_WINDOW = {"requests": 0, "attempts": 0, "pools_atoms": 0, "ledger_atoms": 0, "content_hash": ""}
 PROVISIONAL_KEPT_SECONDS = 600  # a panel that began to read one may finish
 RUNS_PER_SWEEP_MAX = 10_000

@@ -13,14 +13,14 @@ from pipeline.store.client import Store
 SQL = "pipeline.attribution.sql.rollups"
 
 # In this order: 41 shares out what 40 wrote.
-_INSERTS = ("40_unallocated_windows", "41_tenant_windows", "42_latency_windows")
+_INSERTS = ("40_unallocated_windows", "41_tenant_windows", "42_latency_windows", "47_counted_tokens")
 
 
 def roll_up(store: Store, scope: Scope) -> None:
-    """Writes unallocated_windows, tenant_windows, latency_windows, leak_windows, baselines and rated_windows of the run.
+    """Writes unallocated_windows, tenant_windows, latency_windows, leak_windows, baselines, counted_tokens and rated_windows of the run.
 
-    Reads its rows of requests, attempts and ledger, the scratch tables work_savings and work_baselines, and the price book
-    `scope.config_hash`. Once per run: a second call would write the rows again.
+    Reads its rows of requests, attempts and ledger, the scratch tables work_attempts, work_savings, work_baselines and work_measures, and
+    the price book `scope.config_hash`. Once per run: a second call would write the rows again.
     """
     parameters = scope.parameters()
     for name in _INSERTS:

@@ -9,7 +9,18 @@ from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.reporting.figures import Charge, Costing, figures, money_text
 from pipeline.statements import statement
 from pipeline.store.client import Store
-from schemas.report import Conservation, DataQuality, Figures, Group, GroupBy, LeakCell, Misses, Range, Report
+from schemas.report import (
+    Conservation,
+    DataQuality,
+    Figures,
+    Group,
+    GroupBy,
+    LeakCell,
+    Misses,
+    Range,
+    Report,
+    UnaccountedTokens,
+)
 from schemas.usage import SHARED_CLASSES
 
 SQL = "pipeline.reporting.report_sql"
@@ -90,6 +101,7 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
             dead_letters=dead_letters,
             unpriced_replicas=tuple(money["unpriced"]),
             unpriced_models=tuple(sorted({model for charge in charges.values() for model in charge.unpriced_models})),
+            unaccounted_tokens=UnaccountedTokens(**_rows(store, "unaccounted_tokens", parameters)[0]),
             left_out={row["reason"]: row["spans"] for row in _rows(store, "left_out", parameters)},
             flags=dict(sorted(totals_row.get("flags", {}).items())),
         ),

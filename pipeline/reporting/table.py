@@ -218,6 +218,10 @@ def quality_lines(report: Report) -> list[str]:
         lines.append(f"Without a token price, so not charged: {_names(quality.unpriced_models)}. Add them to prices.toml.")
     if quality.rejected_spans:
         lines.append(f"Spans refused for impossible times: {quality.rejected_spans}.")
+    missing = quality.unaccounted_tokens
+    if missing.prompt or missing.generation:
+        counts = [f"{name} {count:,}" for name, count in (("prompt", missing.prompt), ("generation", missing.generation)) if count]
+        lines.append(f"Tokens that engines counted and no request shows: {', '.join(counts)} (aborted, unsampled or past the gateway).")
     if quality.left_out:
         lines.append("Spans that no request shows: " + ", ".join(f"{name} {count}" for name, count in quality.left_out.items()) + ".")
     if quality.dead_letters:

@@ -61,6 +61,11 @@ def pool(number: int, resource: str, atoms: int, run_id: int = RUN, **columns: A
     }  # fmt: skip
 
 
+def counted(number: int, counted: int, accounted: int, quantity: str = "prompt_tokens", run_id: int = RUN) -> dict[str, Any]:
+    place = {"window_from": text(window(number)), "run_id": run_id, "replica": "replica-0"}
+    return {**place, "quantity": quantity, "counted": counted, "accounted": accounted}
+
+
 def left_out(number: int, spans: int, principal: str = "tenant/acme", reason: str = "reused_id", run_id: int = RUN) -> dict[str, Any]:
     return {"window_from": text(window(number)), "run_id": run_id, "principal": principal, "reason": reason, "spans": spans}
 

@@ -71,6 +71,7 @@ def case(store: Store, **more: list[dict[str, Any]]) -> None:
             "work_savings": [rows.saving(0, "acme", "llama", 400, 2 * UNIT)],
             "token_prices": PRICES,
             "billable": [rows.billable("useful", "all"), rows.billable("late", "output_text")],
+            "counted_tokens": [rows.counted(0, 1000, 900), rows.counted(1, 40, 10), rows.counted(1, 99, 0, run_id=rows.RUN - 1)],
             "left_out": [rows.left_out(0, 2), rows.left_out(1, 1, "tenant/zed"), rows.left_out(1, 90, run_id=rows.RUN - 1)],
             "blames": [
                 {
@@ -226,6 +227,7 @@ def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> No
             "unpriced_replicas": [],
             "unpriced_models": [],
             "left_out": {"reused_id": 3},
+            "unaccounted_tokens": {"prompt": 130, "generation": None},
             "flags": {"split_unknown": 1},
         },
     }
