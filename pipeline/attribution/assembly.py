@@ -116,9 +116,11 @@ def _find_roots(run: _Run) -> None:
 
 
 def _find_attempts(run: _Run) -> None:
-    several, shared = run.row("119_engines")
-    if several:
+    workers, views, shared = run.row("119_engines")
+    if workers:
         run.do("119_legs")
+    if views:
+        run.do("119_views")
     run.do("119_nest")
     for step in range(1, NESTED_MAX):
         if not run.count("121_nested", step=step):

@@ -9,7 +9,8 @@
 --   nest      an inference span -> each inference span of its request around it, `step` hops above
 --   wrapper   an inference span around another of its own layer
 --   target    an inference span -> the inference span of another layer that names their common attempt
---   leg       an engine span -> the first of those on whose workers one inference ran, itself too
+--   leg       an engine span -> the first of those on whose workers one inference ran, itself too; `within` 0: a span of another layer ->
+--             the first of those that tell of the same call
 --   orphan    a span in the trace of a possible orphan -> the platform's nearest request or call above it
 --   tree      a span in the trace of an orphan that found somebody -> that orphan, if it stands above
 --   holder    a span in the trace of a span that holds an orphan's id -> the platform's request that it belongs to

@@ -196,8 +196,19 @@ class Trace:
         first = self.first_leg(one)
         return first is not None and first == self.first_leg(other)
 
+    def first_view(self, span: Seen) -> Seen | None:
+        """The first span of its layer that tells of the same answer; None: it alone does."""
+        views = [
+            one for one in self.spans.values()
+            if (one.role, one.layer, one.principal, one.names) == ("inference", span.layer, span.principal, span.names)
+            and not self.outer(one) and self.root(one) == self.root(span)
+        ]  # fmt: skip
+        return min(views, key=lambda one: (one.start, one.id)) if len(views) > 1 else None
+
     def first_leg(self, span: Seen) -> Seen | None:
         """The first worker of the inference of which this one ran a part; None: it ran all of it."""
+        if span.layer in ("gateway", "client") and span.names and not self.outer(span):
+            return self.first_view(span)
         if span.layer != "engine" or self.outer(span):
             return None
         group = [
@@ -233,13 +244,14 @@ class Trace:
     def attempt(self, span: Seen, calls: Sequence[Seen]) -> str:
         first = self.first_leg(span)
         led = self.target(first, calls) if first is not None and first != span and first in calls else None
-        return self.island(self.target(span, calls) or led or first or span).id
+        target = self.target(span, calls) or led or first or span
+        return self.island(self.first_leg(target) or target).id
 
     def target(self, span: Seen, calls: Sequence[Seen]) -> Seen | None:
         nested = self.nested(span, calls)
         if nested is not None or span.layer != "engine":
             return nested
-        free = [one for one in calls if one.layer != "engine" and self.nested(one, calls) is None]
+        free = [one for one in calls if one.layer != "engine" and self.nested(one, calls) is None and self.first_leg(one) in (None, one)]
         around = [one for one in free if one.start <= span.start and one.end >= span.end]
         return around[0] if len(around) == 1 else None
 

@@ -52,6 +52,21 @@ ROWS: list[Row] = [
         llm__token_count__prompt=100, llm__token_count__completion=20,
     ),
     client_chat("stacked", "c1", 1, 99, "oi", input=100, output=20),
+    # Two instrumentations beside each other; two calls beside each other
+    litellm_server("beside", 0, 100),
+    client_chat("beside", "c1", 10, 90, "gw", gen_ai__response__id="r"),
+    client_chat("beside", "c2", 11, 89, "gw", gen_ai__response__id="r"),
+    litellm_server("beside2", 0, 100),
+    client_chat("beside2", "c1", 10, 50, "gw", gen_ai__response__id="r"),
+    client_chat("beside2", "c2", 60, 89, "gw", gen_ai__response__id="s"),
+    litellm_server("record", 0, 100),
+    litellm_chat("record", "rc", 9, 91, gen_ai__response__id="r"),
+    litellm_chat("record", "c1", 10, 90, gen_ai__response__id="r"),
+    vllm_request("record", "v1", 20, 80, "c1"),
+    client_chat("split", "sdk", 0, 110),
+    litellm_server("split", 5, 100, parent="sdk"),
+    vllm_request("split", "v1", 10, 30, "gw", output=1, gen_ai__request__id="x"),
+    vllm_request("split", "v2", 31, 90, "gw", resource={"service.name": "d"}, gen_ai__request__id="x"),
     # LiteLLM's work after the answer: a trace of its own
     litellm_server("litellm", 0, 100),
     litellm_chat("litellm", "c1", 10, 90),
@@ -89,3 +104,17 @@ def test_stacked_instrumentations_count_once(world: World) -> None:
 
 def test_work_after_the_answer_is_no_request(world: World) -> None:
     assert world["detached"].requests == [] and world["litellm"].of_requests("attempts", "e2e_ns") == [(1, 100_000_000)]
+
+
+def test_two_instrumentations_side_by_side_count_once(world: World) -> None:
+    assert world["beside"].of_requests("attempts", "input_tokens", "output_tokens") == [(1, 100, 20)]
+    assert world["beside2"].of_requests("attempts", "output_tokens") == [(2, 20)]
+
+
+def test_a_gateways_record_beside_its_span_is_the_same_call(world: World) -> None:
+    """The engine hangs under one of them; the other one began earlier."""
+    assert world["record"].of_attempts("output_tokens", "replica", "usage_source") == [(20, "engine-a", "provider")]
+
+
+def test_a_clients_view_above_two_workers_is_one_attempt(world: World) -> None:
+    assert world["split"].of_requests("attempts", "output_tokens") == [(1, 20)]

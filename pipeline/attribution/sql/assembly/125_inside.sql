@@ -5,7 +5,7 @@ WITH naming AS (
     SELECT trace_id, root, span_id, layer, started_ns, ended_ns
     FROM work_nodes
     WHERE role = 'inference' AND outer = 0 AND root != toFixedString('', 8)
-        AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM work_links WHERE pass IN ('target', 'wrapper'))
+        AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM work_links WHERE pass IN ('target', 'wrapper') OR (pass = 'leg' AND within = 0 AND at != span_id))
 )
 SELECT 'target', e.trace_id, e.span_id, g.reach[1].2, 'found'
 FROM (SELECT trace_id, root, span_id, started_ns, ended_ns FROM naming WHERE layer = 'engine') AS e

@@ -24,12 +24,13 @@ SELECT
     a.trace_id,
     a.span_id,
     a.root,
-    if(s.island = toFixedString('', 8), a.target, s.island),
+    arrayFirst(at -> at != toFixedString('', 8), [v.at, s.island, a.target]),
     a.island,
     a.foreign,
     0
 FROM aimed AS a
 LEFT ANY JOIN (SELECT trace_id, span_id, island FROM calls WHERE island != span_id) AS s ON s.trace_id = a.trace_id AND s.span_id = a.target
+LEFT ANY JOIN (SELECT trace_id, span_id, at FROM work_links WHERE pass = 'leg' AND at != span_id) AS v ON v.trace_id = a.trace_id AND v.span_id = a.target
 UNION ALL
 -- A client's view from above the gateway span shows the request's last attempt.
 SELECT o.trace_id, o.span_id, o.root, n.attempt, o.island, o.foreign, 1
@@ -38,5 +39,6 @@ INNER JOIN (
     SELECT trace_id, root, argMax(island, (started_ns, span_id)) AS attempt
     FROM inner_calls
     WHERE (trace_id, root) IN (SELECT trace_id, root FROM calls WHERE outer = 1) AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM targets)
+        AND (trace_id, span_id) NOT IN (SELECT trace_id, span_id FROM work_links WHERE pass = 'leg' AND at != span_id)
     GROUP BY trace_id, root
 ) AS n ON n.trace_id = o.trace_id AND n.root = o.root

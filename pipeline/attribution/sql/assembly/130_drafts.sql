@@ -20,7 +20,7 @@ WITH
     -- Attempts that more than one span shows; the others need no grouping.
     shared AS (SELECT trace_id, attempt FROM work_calls WHERE span_id != attempt),
     sibling_islands AS (SELECT trace_id, island FROM work_calls WHERE span_id != island),
-    legs AS (SELECT trace_id, span_id, within, stage FROM work_links WHERE pass = 'leg'),
+    legs AS (SELECT trace_id, span_id, within, stage FROM work_links WHERE pass = 'leg' AND within > 0),
     -- 1. What each inference span says.
     seen AS (
         SELECT
