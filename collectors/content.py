@@ -39,16 +39,20 @@ class ContentFilter:
             return bool(anywhere.match(key))
 
         @lru_cache(maxsize=4096)
+        def on_field(key: str) -> bool:
+            return bool(anywhere.match(key.encode("utf-8", "replace")))
+
+        @lru_cache(maxsize=4096)
         def on_event(key: bytes, event: bytes | None) -> bool:
             if event is None:
                 return bool(on_some_event.match(key))
             return on_span(key) or any(event.startswith(name) and rule.match(key) for name, rule in on_events)
 
-        self._on_span, self._on_event = on_span, on_event
+        self._on_span, self._on_field, self._on_event = on_span, on_field, on_event
 
     def is_content(self, key: str) -> bool:
         """Whether a field of this name, or an attribute of a span, holds content."""
-        return self._on_span(key.encode("utf-8", "replace"))
+        return self._on_field(key)
 
     def may_have_content(self, keys: Mapping[Place, Set[bytes]]) -> bool:
         """Whether a trace request with these keys has content. False: certainly not. True also for an event key on another event."""

@@ -39,7 +39,7 @@ def _flat(row: Row, prefix: str, depth: int, skip: Callable[[str], bool]) -> Ite
         key = f"{prefix}{name}"
         if skip(key):
             continue
-        if isinstance(value, Mapping) and depth < DEPTH_MAX:
+        if type(value) is dict and depth < DEPTH_MAX:
             nested.append((key, value))
         elif (told := _scalar(value)) is not None:
             yield key, told
@@ -48,14 +48,14 @@ def _flat(row: Row, prefix: str, depth: int, skip: Callable[[str], bool]) -> Ite
 
 
 def _scalar(value: Any) -> Scalar | None:
+    if isinstance(value, str):  # the most frequent first: this is asked of every field
+        return None if value in MISSING else value[:TEXT_MAX]
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
         return value if -INT64_MAX <= value <= INT64_MAX else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        return None if value in MISSING else value[:TEXT_MAX]
     if not value:
         return None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:TEXT_MAX]

@@ -147,4 +147,4 @@ def _attributes(target: Any, attributes: Mapping[str, Scalar]) -> None:
 
 def _text(value: str) -> str:
     """Without halves of surrogate pairs, which JSON may hold and protobuf may not."""
-    return value.encode("utf-8", "replace").decode()
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
