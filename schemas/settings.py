@@ -63,7 +63,7 @@ class ScrapeSettings(Section):
 
     job: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/:-]{1,128}$")]
     url: Annotated[str, StringConstraints(max_length=2000)]
-    interval_seconds: float = Field(default=15.0, ge=1, le=150)  # one missed scrape is no gap yet: pipeline/attribution/measures.py
+    interval_seconds: float = Field(default=15.0, ge=1, le=120)  # one missed scrape is no gap yet: pipeline/attribution/measures.py
     timeout_seconds: float = Field(default=10.0, gt=0)
     labels: Mapping[str, str] = Field(default_factory=dict)
     bearer_token_file: str = ""

@@ -16,7 +16,9 @@ from pipeline.statements import statement
 from pipeline.store.client import Store
 
 SQL = "pipeline.attribution.sql.measures"
-STALE_NS = 300_000_000_000  # Prometheus' own look-back; schemas/clickhouse/0073_sample_arrivals_view.sql has it too
+# Below the usual grace of five minutes: what the first points after a window say of it has come when the window is closed, so that a
+# steady stream of points does not make every window run twice. Also in schemas/clickhouse/0073_sample_arrivals_view.sql.
+STALE_NS = 240_000_000_000
 
 
 # Quantities are independent of each other, so memory is bounded by taking only so many points in one statement (one quantity at least).

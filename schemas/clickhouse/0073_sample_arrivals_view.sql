@@ -1,10 +1,10 @@
--- Which windows the data points of a message touch: a point speaks of the five minutes before it (a counter's increase) and after it
+-- Which windows the data points of a message touch: a point speaks of the four minutes before it (a counter's increase) and after it
 -- (a gauge's value), see pipeline/attribution/measures.py. They carry no spans.
 CREATE MATERIALIZED VIEW IF NOT EXISTS sample_arrivals_view TO arrivals AS
 WITH
     toUInt64(3600000000000) AS ahead_ns,
     toUInt64(900000000000) AS cell_ns,
-    toUInt64(300000000000) AS stale_ns
+    toUInt64(240000000000) AS stale_ns
 SELECT toDateTime(cell * 900, 'UTC') AS window_from, topic, log_partition, log_offset, toUInt32(0) AS spans, received_ns
 FROM (
     SELECT

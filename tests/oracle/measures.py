@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-STALE_NS = 300_000_000_000
+STALE_NS = 240_000_000_000
 
 
 @dataclass(frozen=True)
