@@ -15,6 +15,7 @@ from tests.conftest import empty
 from tests.ingest import ingest
 from tests.records import DYNAMO, ENVOY, LITELLM, SGLANG, SPEND, changed
 from tests.sql.captures import assembled, configure, only
+from tests.sql.spans import stored, vllm_request
 
 MS = 1_000_000
 CONTENT = ContentFilter(content_keys())
@@ -261,6 +262,22 @@ def test_an_envoy_row_and_a_dynamo_row_of_one_call_are_one_request(store: Store,
         "prefill": 96 * MS,
         "decode": 1990 * MS,
     }
+
+
+def test_an_engine_span_joins_the_record_of_its_gateway(store: Store, tmp_path: Path) -> None:
+    """By the response id: the tenant, the model and the split of the tokens are LiteLLM's, the replica and its times are vLLM's."""
+    began_ns = 1_790_000_000_010_000_000
+    engine = vllm_request(
+        "e", "e", 0, 2340, input=1536, output=96, started_ns=began_ns,
+        gen_ai__request__id="chatcmpl-7f3c", gen_ai__latency__time_to_first_token=0.45,
+    )  # fmt: skip
+    stored(store, [engine])
+    requests, attempts = read(store, tmp_path, LITELLM)
+    assert only(requests, "tenant", "model", "input_tokens", "input_cache_read_tokens", "output_tokens", "ttft_ns", "attempts") == [
+        ("team-red", "gpt-x", 1536, 1024, 96, 470 * MS, 1)
+    ]
+    assert only(attempts, "replica", "usage_source") == [("engine-a", "provider")]
+    assert attempts[0]["raw_usage"]["engine/gen_ai.usage.prompt_tokens"] == 1536
 
 
 def test_importing_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
