@@ -40,16 +40,20 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Orphans of these layers look for a holder in one layer; `requests`: or a request span. `by_key`: only by the stack's own ids."""
+    """Orphans of these layers look for a holder in one layer; `requests`: or a request span. `by_key`: only by the stack's own ids.
+    `records`: also where a record, not a trace, holds the id."""
 
     orphans: tuple[str, ...]
     holder: str
     requests: bool = False
     by_key: bool = False
+    records: bool = True
 
 
-# The outermost holder first. A client's view goes above its request, so the request is known before anything else looks for it.
+# A record first gives way to the request of which it tells. Then the outermost holder first; a client's view goes above its request, so
+# that is known before anything else looks for it.
 ROUNDS = (
+    Round(("none",), "gateway", requests=True, records=False),
     Round(("client",), "gateway", requests=True),
     Round(("router", "engine", "cache"), "gateway", requests=True),
     Round(("engine", "cache"), "router"),
@@ -75,7 +79,8 @@ def id_slots(rules: Iterable[Mapping[str, Any]], arrays: Mapping[str, Any]) -> d
 
 def join(run: Run, layers: Sequence[str], **arrays: Any) -> None:
     """Rewrites trace and parent of what joins, in work_spans. Leaves in work_adoptions what stays alone although somebody holds its id."""
-    more = {**arrays, "skew_ns": SKEW_NS, "holders_max": HOLDERS_MAX, "sql": SQL}
+    record_rules = list(run.row("139_record_rules", sql=SQL)[0])
+    more = {**arrays, "record_rules": record_rules, "skew_ns": SKEW_NS, "holders_max": HOLDERS_MAX, "sql": SQL}
     run.do("140_orphans", **more)
     orphans, with_parent = run.row("141_orphans_count", sql=SQL)
     if with_parent:
@@ -85,7 +90,7 @@ def join(run: Run, layers: Sequence[str], **arrays: Any) -> None:
         run.truncate("work_links")
     for number, one in enumerate(ROUNDS if orphans else ()):
         asked = {"round": number, "orphans": list(one.orphans), "by_key": int(one.by_key)}
-        holders = {"holder_layer": layers.index(one.holder), "requests": int(one.requests)}
+        holders = {"holder_layer": layers.index(one.holder), "requests": int(one.requests), "records": int(one.records)}
         if run.row("144_waiting", sql=SQL, **asked)[0]:
             _join(run, **more, **asked, **holders)
     if orphans:

@@ -203,7 +203,9 @@ class Trace:
             if (one.role, one.layer, one.principal, one.names) == ("inference", span.layer, span.principal, span.names)
             and not self.outer(one) and self.root(one) == self.root(span)
         ]  # fmt: skip
-        return min(views, key=lambda one: (one.start, one.id)) if len(views) > 1 else None
+        first = min(views, key=lambda one: (one.start, one.id))
+        views = [one for one in views if one.start < first.end or one == first]
+        return first if span in views and len(views) > 1 else None
 
     def first_leg(self, span: Seen) -> Seen | None:
         """The first worker of the inference of which this one ran a part; None: it ran all of it."""

@@ -84,7 +84,27 @@ def cached(trace: str, session: str, start: float, end: float, **more: Any) -> l
     ]
 
 
+def recorded(trace: str, call: str, answer: str, at: float = 0) -> list[Row]:
+    """LiteLLM's logging payload as spans: the record tells of the request and of its call."""
+    facts: dict[str, Any] = {"litellm_call_id": call, "metadata.user_api_key_team_id": "team-red", "scope": "tokenpath.record.litellm"}
+    usage: dict[str, Any] = {"id": answer, "model": "m", "prompt_tokens": 100, "completion_tokens": 20}
+    return [
+        span(trace, "req", "request", at, at + 99, **facts),
+        {**span(trace, "inf", "inference", at, at + 99, "req", **facts), "attributes": {**usage_text(usage), "litellm_call_id": call}},
+    ]
+
+
+def usage_text(usage: dict[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in usage.items()}
+
+
 ROWS: list[Row] = [
+    litellm_server("grecord", 0, 100, litellm__call_id="call-1"),
+    litellm_chat("grecord", "c1", 10, 90, gen_ai__response__id="q-1", litellm__call_id="call-1"),
+    *recorded("lrecord", "call-1", "q-1"),
+    ran("record", "q-1"),
+    *recorded("lonlyrec", "call-2", "q-2"),
+    ran("onlyrec", "q-2"),
     # The same id, written in the ways of the stacks
     *pair("same", "chatcmpl-7f3c"),
     *pair("prefix", "7f3d", "chatcmpl-7f3d"),
@@ -325,3 +345,15 @@ def test_two_clients_views_of_one_request_are_one_too_many(world: World) -> None
 
 def test_a_client_above_its_own_gateway_is_joined_by_parents(world: World) -> None:
     assert world["around"].of_requests("attempts") == [1] and alone(world, "around") == [False]
+
+
+def test_a_gateways_record_of_a_request_is_no_second_request(world: World) -> None:
+    """LiteLLM's trace and its logging payload tell of one call; the payload joins by the call's id, and the engine by the answer's."""
+    assert gone(world, "lrecord", "erecord")
+    assert world["grecord"].of_requests("attempts", "output_tokens", "tenant") == [(1, 20, "team-red")]
+    assert world["grecord"].attempt["raw_usage"].keys() >= {"gateway/gen_ai.usage.output_tokens", "gateway/completion_tokens"}
+    assert engines(world, "grecord") == [True]
+
+
+def test_a_record_without_a_trace_is_the_request(world: World) -> None:
+    assert gone(world, "eonlyrec") and world["lonlyrec"].of_requests("attempts", "output_tokens") == [(1, 20)]

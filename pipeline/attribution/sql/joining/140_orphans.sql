@@ -1,5 +1,5 @@
 -- Platform spans that carry an id and have no request or call of the platform directly above: of the layers client, router, engine and
--- cache, and stage spans at the top of a trace. Most spans hang under their gateway, so most runs find next to none.
+-- cache, stage spans at the top of a trace, and a gateway's own records of requests (layer `none`: they may tell of one with a trace). Most spans hang under their gateway, so most runs find next to none.
 -- An id in the forms in which a gateway may know it: as it is or without the prefix of the API, then without one or two suffixes
 -- (`-<choice>`, `-<8 hex>`). An id that the stack made for one inference (`join_key`) meets only such ids.
 INSERT INTO work_orphans (trace_id, span_id, parent_span_id, layer, started_ns, ended_ns, models, ids)
@@ -34,11 +34,14 @@ FROM (
     FROM (
         SELECT
             trace_id, span_id, parent_span_id, rule, started_ns, ended_ns, slots, texts,
-            if(role = 'stage', toInt8(5), transform(rule, {rules:Array(UInt32)}, {rule_layers:Array(Int8)}, toInt8(0))) AS layer
+            multiIf(role = 'stage', toInt8(5), role = 'request', toInt8(0), transform(rule, {rules:Array(UInt32)}, {rule_layers:Array(Int8)}, toInt8(2))) AS layer
         FROM work_spans
         WHERE principal = 'platform' AND notEmpty(slots)
-            AND ((role = 'inference' AND (trace_id, parent_span_id) NOT IN nodes) OR (role = 'stage' AND parent_span_id = toFixedString('', 8)))
+            AND (
+                ((role = 'inference' OR (role = 'request' AND has({record_rules:Array(UInt32)}, rule))) AND (trace_id, parent_span_id) NOT IN nodes)
+                OR (role = 'stage' AND parent_span_id = toFixedString('', 8))
+            )
     )
-    WHERE layer IN (1, 3, 4, 5)
+    WHERE layer IN (0, 1, 3, 4, 5)
 )
 WHERE notEmpty(ids)

@@ -41,6 +41,7 @@ WITH
                     (role = 'inference' AND transform(rule, {rules:Array(UInt32)}, {rule_layers:Array(Int8)}, toInt8(0)) = {holder_layer:Int8})
                     OR (role = 'request' AND {requests:UInt8} = 1)
                 )
+                AND ({records:UInt8} = 1 OR NOT has({record_rules:Array(UInt32)}, rule))
         )
         WHERE id IN (SELECT id FROM wanted)
     ),
