@@ -127,7 +127,11 @@ Names = Annotated[tuple[str, ...] | None, BeforeValidator(_several), AfterValida
 
 
 class Span(Readings):
-    """One [[span]]. `stage = "x"`: its own interval is stage x. `[[span.stage]]`: stages told by its attributes; the interval is none."""
+    """One [[span]]. `stage = "x"`: its own interval is stage x. `[[span.stage]]`: stages told by its attributes; the interval is none.
+
+    `siblings_by`: spans under one parent with the same value of this attribute are one. Inference spans: the choices of one request
+    (n > 1). Ignored spans: ranks that each report the same work; what hangs directly under the first of them counts, the rest goes.
+    """
 
     name: Names = None
     name_prefix: Names = None
@@ -153,8 +157,8 @@ class Span(Readings):
             raise ValueError(f"role {self.role!r} has no stage of its own")
         if self.role == "ignore" and (self.stages or self.readings()):
             raise ValueError("role 'ignore' reads nothing")
-        if self.siblings_by and self.role != "inference":
-            raise ValueError("siblings_by belongs to role 'inference'")
+        if self.siblings_by and self.role not in ("inference", "ignore"):
+            raise ValueError("siblings_by belongs to role 'inference' or 'ignore'")
         everything = [reading for _, reading in self.readings()] + [stage.duration for stage in self.stages]
         for key, uses in Counter(key for reading in everything for key in set(reading.keys)).items():
             if uses > USES_MAX:

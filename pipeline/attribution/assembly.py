@@ -52,6 +52,8 @@ def assemble(store: Store, scope: Scope, spans_per_chunk: int = SPANS_PER_CHUNK)
     run.do("100_rules", "101_spans", **arrays)
     if run.count("102_duplicates_count"):
         run.do("102_reused_ids", "103_duplicates")
+    if run.count("103_ranks_count", rank_rules=arrays["rank_rules"]):
+        run.do("103_ranks", rank_rules=arrays["rank_rules"])
     rules = store.query(statement(SQL, "10_profile_rules"), {"config_hash": scope.config_hash}).dicts()
     joining.join(run, LAYERS, **arrays, **joining.id_slots(rules, arrays))
     chunks = max(1, -(-run.count("105_count") // spans_per_chunk))

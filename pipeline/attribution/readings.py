@@ -93,6 +93,7 @@ def _rules(rules: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> dict[st
         "rule_excludes": [
             int(any(one["field"] == "input_tokens" and not one["includes_cache"] for one in rule["fields"])) for rule in rules
         ],
+        "rank_rules": [rule["rank"] + 1 for rule in rules if rule["siblings_by"] and rule["role"] == "ignore"],
         "sibling_rules": [rule["rank"] + 1 for rule in rules if rule["siblings_by"]],
         "sibling_keys": [rule["siblings_by"] for rule in rules if rule["siblings_by"]],
     }  # fmt: skip
