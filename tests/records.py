@@ -51,6 +51,8 @@ SGLANG: dict[str, Any] = {
     "response_sent_to_client_ts": 1790000001.829,
     "request_finished_ts": 1790000001.83,
     "queue_time": 0.09,
+    "forward_entry_time": 1790000000.36,
+    "prefill_finished_time": 1790000000.54,
     "first_token_latency": 0.3,
     "decode_throughput": 49.2,
     "e2e_latency": 1.58,

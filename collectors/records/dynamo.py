@@ -28,7 +28,7 @@ def call(row: Row, is_content: IsContent) -> Call:
         row = inner
     schema = text(row, "schema")
     if schema != SCHEMA:
-        raise NotARecord(f"schema {schema or 'not told'}: only {SCHEMA} is read; a Dynamo that writes it is 1.0 or newer")
+        raise NotARecord(f"schema {schema or 'not told'}: only {SCHEMA} is read")
     event = text(row, "event_type")
     if event != "request_end":
         raise NotACall(event or "no event_type")

@@ -42,6 +42,9 @@ def call(row: Row, is_content: IsContent) -> Call:
     first_ns = duration_ns(row, "first_token_latency", SECOND)
     if first_ns is not None and started_ns + first_ns <= ended_ns:
         derived[DECODE_SECONDS] = (ended_ns - started_ns - first_ns) / 1e9
+        entered_ns = time_ns(row, "forward_entry_time")  # when the scheduler gave it to the GPU
+        if entered_ns is not None and started_ns <= entered_ns <= started_ns + first_ns:
+            derived["tokenpath.record.prefill_seconds"] = (started_ns + first_ns - entered_ns) / 1e9
     return Call(
         format="sglang",
         identity=(rid, str(started_ns)),
