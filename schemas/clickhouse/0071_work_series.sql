@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS work_series (
     stream UInt64,
     thing UInt64,
     place UInt64,
+    service LowCardinality(String),
     host LowCardinality(String),
     device LowCardinality(String),
     model LowCardinality(String),

@@ -6,6 +6,7 @@ any more holds to the window's end.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.ingest import ingest
 from tests.memory_log import MemoryLog
 from tests.scraping import Exporter, scrape, scraper
 
+DATA = Path(__file__).parents[1] / "data" / "otlp"
 S = 1_000_000_000
 T = 1_793_577_600 * S
 Found = dict[tuple[str, str], Any]
@@ -34,7 +36,7 @@ def counter(metric: str, value: float, **labels: str) -> str:
 
 
 def scraped(store: Store, exporters: Mapping[str, Sequence[str]], of: str = "replica", **labels: str) -> Found:
-    """Job -> its page at each scrape. Returns (quantity, replica or device or host) -> value of the first minute."""
+    """Job -> its page at each scrape. Returns (quantity, replica or device or service) -> value of the first minute."""
     log, now = MemoryLog(), [T]
     held = {job: Exporter() for job in exporters}
     ports = {job: serving(exporter) for job, exporter in held.items()}
@@ -55,7 +57,7 @@ def scraped(store: Store, exporters: Mapping[str, Sequence[str]], of: str = "rep
     ingest(store, [record.value for record in log.records], received_ns=T + 60 * S, signal="metrics")
     config_hash = store_configuration(store, load_configuration(None), datetime(2026, 11, 1, tzinfo=UTC))
     measure(store, Scope(7, config_hash, T, T + 60 * S, 60 * S, S, 300 * S, 3600 * S))
-    rows = store.query("SELECT quantity, replica, device, host, value, unit FROM work_measures").dicts()
+    rows = store.query("SELECT quantity, replica, device, service, value, unit FROM work_measures").dicts()
     assert {row["value"] for row in rows if row["quantity"] == "target_up"} == {1.0}
     found = [((row["quantity"], row[of]), row["value"]) for row in rows if row["quantity"] != "target_up"]
     assert len(dict(found)) == len(found), found
@@ -180,8 +182,8 @@ def test_the_endpoint_picker_by_both_of_its_names_trap_14_and_15(store: Store, p
             + series("inference_pool_average_kv_cache_utilization", 0.5, name="pool")
         )
 
-    found = scraped(store, {"epp": [page(n) for n in (0, 4, 2, 2)]}, of="host")
-    assert found == {("gateway_requests", ""): 6, ("gateway_input_tokens", ""): 60}
+    found = scraped(store, {"epp": [page(n) for n in (0, 4, 2, 2)]}, of="service")
+    assert found == {("gateway_requests", "epp"): 6, ("gateway_input_tokens", "epp"): 60}
 
 
 def test_lmcache_hits_are_tokens_and_its_units_stand_in_no_name_trap_7_and_15(store: Store) -> None:
@@ -312,3 +314,15 @@ def test_nccl_inspector_tells_how_long_a_collective_takes(store: Store) -> None:
 
     found = scraped(store, {"node": [page(0, 60), page(1, 60), page(2, 80), page(3, 80)]}, of="device")
     assert found == {("collective_seconds", "GPU2"): 70e-6}
+
+
+def test_litellm_s_cumulative_metrics_flushed_twice_are_not_added(store: Store) -> None:
+    """The capture's two exports are of one story: the last says 3584 tokens in and 857 out, and so do both together."""
+    bodies = [path.read_bytes() for path in sorted((DATA / "litellm-otel-v2").glob("*metrics.binpb"))]
+    config_hash = store_configuration(store, load_configuration(None), datetime(2026, 11, 1, tzinfo=UTC))
+    ingest(store, [*bodies, bodies[0]], signal="metrics")
+    at_ns = store.query("SELECT toUnixTimestamp64Nano(min(at)) FROM samples").scalar()
+    hour = at_ns - at_ns % (3600 * S)
+    measure(store, Scope(7, config_hash, hour, hour + 3600 * S, 3600 * S, S, 300 * S, 3600 * S))
+    sql = "SELECT quantity, service, sum(value) FROM work_measures GROUP BY quantity, service ORDER BY quantity"
+    assert store.query(sql).rows == (("gateway_input_tokens", "litellm-proxy", 3584), ("gateway_output_tokens", "litellm-proxy", 857))

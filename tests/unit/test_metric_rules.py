@@ -65,7 +65,7 @@ def test_counters_are_found_by_the_spellings_that_clients_and_collectors_make_of
 )  # fmt: skip
 def test_units_become_millionths_of_the_quantity_s_unit_trap_7(quantity: str, kind: str, unit: str, micro: float) -> None:
     text = METRIC.replace("prompt_tokens", quantity).replace('"counter"', f'"{kind}"').replace('"token"', f'"{unit}"')
-    assert [rule.micro_per_unit for rule in rules(text)][0] == pytest.approx(micro, rel=1e-12)
+    assert next(rule.micro_per_unit for rule in rules(text)) == pytest.approx(micro, rel=1e-12)
 
 
 def test_packaged_rules_are_ranked_and_no_xid_is_read() -> None:

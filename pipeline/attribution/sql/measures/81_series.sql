@@ -34,6 +34,7 @@ WITH
             mapUpdate(map('k8s.pod.name', s.labels['pod'], 'k8s.namespace.name', s.labels['namespace'], 'host.name', host), everything) AS named,
             first_of(named, arrayConcat(r.replica_keys, ['tokenpath.replica.id', 'k8s.pod.name', 'service.instance.id', 'service.name'])) AS own_name,
             arrayMap(k -> (k, named[k]), asked) AS answers,
+            if(r.of = 'service', s.resource['service.name'], '') AS service,
             sipHash64(arraySort(arrayZip(mapKeys(s.resource), mapValues(s.resource)))) AS resource_key,
             arraySort(arrayFilter(pair -> NOT has(r.repeated_by, pair.1), arrayZip(mapKeys(s.labels), mapValues(s.labels)))) AS rest,
             arrayMap(k -> s.labels[k], r.once_labels) AS once_more
@@ -55,7 +56,7 @@ WITH
             own_name,
             arrayJoin(groupArray((
                 metric, series_id, rank, quantity, kind, unit, combine, reads, micro_per_unit, of, once_roles, once_labels, device, host, model,
-                resource_key, rest, once_more
+                resource_key, rest, once_more, service
             ))) AS one
         FROM read
         GROUP BY answers, own_name
@@ -66,7 +67,7 @@ SELECT
     if(each_series, sipHash64(rank, metric, series_id), sipHash64(rank, one.16, once_values, one.18)) AS stream,
     if(each_series, sipHash64(quantity, one.16, one.17), sipHash64(quantity, once_values, one.18)) AS thing,
     if(empty(once_values), sipHash64(quantity, one.16), sipHash64(quantity, once_values)) AS place,
-    one.14 AS host, one.13 AS device, one.15 AS model, if(one.10 = 'replica', own_name, '') AS own_name, fits
+    one.19 AS service, one.14 AS host, one.13 AS device, one.15 AS model, if(one.10 = 'replica', own_name, '') AS own_name, fits
 FROM (
     SELECT
         *,

@@ -1,6 +1,6 @@
 -- Per window: increase of counters, integral of rates, mean and peak of gauges. All sums are of integers (millionths of the unit), so
 -- that equal input gives equal rows in any order; what is divided over time is divided so that the parts add up to the whole.
-INSERT INTO work_measures (window_from, run_id, quantity, unit, host, replica, device, model, value, peak, covered_ns, source)
+INSERT INTO work_measures (window_from, run_id, quantity, unit, service, host, replica, device, model, value, peak, covered_ns, source)
 WITH
     told AS (
         SELECT
@@ -113,7 +113,7 @@ WITH
         SELECT
             t.window_ns AS window_ns, t.stream AS stream, t.total AS total, t.largest AS largest, t.covers AS covers,
             s.metric AS metric, s.rank AS rank, s.thing AS thing, s.place AS place, s.quantity AS quantity, s.unit AS unit,
-            s.kind AS kind, s.combine AS combine, s.host AS host, s.device AS device, s.model AS model,
+            s.kind AS kind, s.combine AS combine, s.service AS service, s.host AS host, s.device AS device, s.model AS model,
             arrayFirst(fit -> fit.3 < t.window_ns + {window_ns:Int64} AND fit.4 > t.window_ns, s.fits).2 AS listed,
             if(listed != '', listed, s.own_name) AS replica
         FROM streams AS t
@@ -133,7 +133,7 @@ WITH
     ),
     summed AS (
         SELECT
-            window_ns, quantity, host, replica, device, model,
+            window_ns, quantity, service, host, replica, device, model,
             any(unit) AS unit,
             any(kind) AS kind,
             any(combine) AS combine,
@@ -143,7 +143,7 @@ WITH
             arraySort(groupUniqArray(toString(metric))) AS metrics
         FROM believed
         WHERE stream = best_stream
-        GROUP BY window_ns, quantity, host, replica, device, model
+        GROUP BY window_ns, quantity, service, host, replica, device, model
     ),
     covered AS (
         SELECT
@@ -161,6 +161,7 @@ SELECT
     {run_id:UInt64} AS run_id,
     quantity,
     unit,
+    service,
     host,
     replica,
     device,
