@@ -1,0 +1,74 @@
+"""Each stack's spans in the shape of its documentation, with figures of our own, read by the packaged profiles."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.store.client import Store
+from tests.sql.captures import assembled, configure
+from tests.sql.spans import Row, gateway, span, stored
+
+
+def read(store: Store, directory: Path, *rows: Row) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    stored(store, list(rows))
+    return assembled(store, configure(store, directory))
+
+
+def trtllm(trace: str, parent: str = "", **more: Any) -> Row:
+    facts: dict[str, Any] = {
+        "gen_ai__request__id": "42",
+        "gen_ai__usage__prompt_tokens": 512,
+        "gen_ai__usage__completion_tokens": 32,
+        "gen_ai__latency__time_to_first_token": 0.081,
+        "gen_ai__latency__e2e": 0.64,
+        "gen_ai__latency__time_in_queue": -1,
+    }
+    return span(
+        trace, "engine", "llm_request", 10, 650, parent, scope="tensorrt_llm", resource={"service.name": "trt"}, **{**facts, **more}
+    )
+
+
+def test_a_time_of_minus_one_is_missing_and_zero_is_a_value_trap_5(store: Store, tmp_path: Path) -> None:
+    requests, _ = read(store, tmp_path, trtllm("missing"), trtllm("zero", gen_ai__latency__time_in_queue=0, gen_ai__request__id="43"))
+    told = {row["response_id"]: (row["queue_ns"], row["input_tokens"], row["output_tokens"], row["ttft_ns"]) for row in requests}
+    assert told == {"42": (None, 512, 32, 81_000_000), "43": (0, 512, 32, 81_000_000)}
+    assert all("schedule" not in row["stage_ns"] for row in requests if row["response_id"] == "42")
+
+
+def llm_d(trace: str) -> list[Row]:
+    """The sidecar waits 49 ms for the prefill worker, whose span lasts as long as the decode that hangs below it."""
+    return [
+        gateway(trace, 0, 3200),
+        span(trace, "route", "gateway.request_orchestration", 1, 1.3, "gw", scope="epp", target_model="m-x"),
+        span(trace, "proxy", "llm_d.pd_proxy.request", 5, 3150, "gw", scope="sidecar", llm_d__pd_proxy__request_id="r-1"),
+        span(trace, "prefill", "llm_d.pd_proxy.prefill", 6, 3148, "proxy", scope="sidecar", llm_d__pd_proxy__prefill__duration_ms=49),
+        span(trace, "decode", "llm_d.pd_proxy.decode", 56, 3148, "prefill", scope="sidecar", llm_d__pd_proxy__decode__streaming=True),
+    ]
+
+
+def test_llm_ds_prefill_lasts_as_long_as_it_says_and_not_as_its_span_trap_9(store: Store, tmp_path: Path) -> None:
+    requests, attempts = read(store, tmp_path, *llm_d("pd"))
+    (request,) = requests
+    assert len(attempts) == 1
+    assert request["stage_ns"]["prefill"] == 49_000_000
+    assert request["stage_ns"]["decode"] == (3148 - 56) * 1_000_000
+    assert request["stage_ns"]["route"] == 300_000
+    assert (request["input_tokens"], request["output_tokens"]) == (None, None)  # the engine's own spans tell them
+
+
+def test_lmcaches_stacked_transfers_last_as_long_as_they_say_trap_9(store: Store, tmp_path: Path) -> None:
+    """In a trace of its own, joined to vLLM's request by session_id; two transfers of 6.7 ms at once are drawn one after the other."""
+    engine = {"gen_ai__request__id": "chatcmpl-7f3c", "gen_ai__usage__prompt_tokens": 1536, "gen_ai__usage__completion_tokens": 96}
+    cache = {"scope": "lmcache_mp.server", "session_id": "chatcmpl-7f3c"}
+    requests, _ = read(
+        store,
+        tmp_path,
+        span("engine", "v", "llm_request", 0, 1000, scope="vllm.tracing.otel", resource={"service.name": "vllm-a"}, **engine),
+        span("cache", "r", "request", 10, 60, hit_tokens=1024, requested_tokens=1536, **cache),
+        span("cache", "m", "mp.retrieve", 10, 60, "r", hit_tokens="1024", **cache),
+        span("cache", "t1", "transfer.staging", 10, 30, "m", elapsed_seconds=0.0067, **cache),
+        span("cache", "t2", "transfer.staging", 30, 50, "m", elapsed_seconds="0.0067", **cache),
+    )
+    (request,) = requests
+    assert (request["input_tokens"], request["output_tokens"]) == (1536, 96)
+    assert request["stage_ns"]["kv_cache"] + request["stage_ns"]["nic"] == 50_000_000
+    assert request["stage_ns"]["nic"] == 13_400_000
