@@ -57,8 +57,12 @@ def test_llm_ds_prefill_lasts_as_long_as_it_says_and_not_as_its_span_trap_9(stor
 
 def test_lmcaches_stacked_transfers_last_as_long_as_they_say_trap_9(store: Store, tmp_path: Path) -> None:
     """In a trace of its own, joined to vLLM's request by session_id; two transfers of 6.7 ms at once are drawn one after the other."""
-    engine = {"gen_ai__request__id": "chatcmpl-7f3c", "gen_ai__usage__prompt_tokens": 1536, "gen_ai__usage__completion_tokens": 96}
-    cache = {"scope": "lmcache_mp.server", "session_id": "chatcmpl-7f3c"}
+    engine: dict[str, Any] = {
+        "gen_ai__request__id": "chatcmpl-7f3c",
+        "gen_ai__usage__prompt_tokens": 1536,
+        "gen_ai__usage__completion_tokens": 96,
+    }
+    cache: dict[str, Any] = {"scope": "lmcache_mp.server", "session_id": "chatcmpl-7f3c"}
     requests, _ = read(
         store,
         tmp_path,
