@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.store.client import Store
 from tests.sql.captures import assembled, configure
-from tests.sql.spans import Row, gateway, span, stored
+from tests.sql.spans import Row, span, stored
 
 
 def read(store: Store, directory: Path, *rows: Row) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -32,27 +32,6 @@ def test_a_time_of_minus_one_is_missing_and_zero_is_a_value_trap_5(store: Store,
     told = {row["response_id"]: (row["queue_ns"], row["input_tokens"], row["output_tokens"], row["ttft_ns"]) for row in requests}
     assert told == {"42": (None, 512, 32, 81_000_000), "43": (0, 512, 32, 81_000_000)}
     assert all("schedule" not in row["stage_ns"] for row in requests if row["response_id"] == "42")
-
-
-def llm_d(trace: str) -> list[Row]:
-    """The sidecar waits 49 ms for the prefill worker, whose span lasts as long as the decode that hangs below it."""
-    return [
-        gateway(trace, 0, 3200),
-        span(trace, "route", "gateway.request_orchestration", 1, 1.3, "gw", scope="epp", target_model="m-x"),
-        span(trace, "proxy", "llm_d.pd_proxy.request", 5, 3150, "gw", scope="sidecar", llm_d__pd_proxy__request_id="r-1"),
-        span(trace, "prefill", "llm_d.pd_proxy.prefill", 6, 3148, "proxy", scope="sidecar", llm_d__pd_proxy__prefill__duration_ms=49),
-        span(trace, "decode", "llm_d.pd_proxy.decode", 56, 3148, "prefill", scope="sidecar", llm_d__pd_proxy__decode__streaming=True),
-    ]
-
-
-def test_llm_ds_prefill_lasts_as_long_as_it_says_and_not_as_its_span_trap_9(store: Store, tmp_path: Path) -> None:
-    requests, attempts = read(store, tmp_path, *llm_d("pd"))
-    (request,) = requests
-    assert len(attempts) == 1
-    assert request["stage_ns"]["prefill"] == 49_000_000
-    assert request["stage_ns"]["decode"] == (3148 - 56) * 1_000_000
-    assert request["stage_ns"]["route"] == 300_000
-    assert (request["input_tokens"], request["output_tokens"]) == (None, None)  # the engine's own spans tell them
 
 
 def test_lmcaches_stacked_transfers_last_as_long_as_they_say_trap_9(store: Store, tmp_path: Path) -> None:
