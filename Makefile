@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench dashboards
+.PHONY: demo test e2e lint bench dashboards
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -13,6 +13,9 @@ demo: .venv/ready  ## the whole main job on this machine: telemetry in, dashboar
 
 test: .venv/ready  ## all tests; those that cannot run here say why
 	$(BIN)/pytest
+
+e2e: .venv/ready  ## real serving software against a running `tokenpath up`, in environments of its own under .e2e/
+	$(BIN)/pytest --override-ini python_files='live_*.py' --verbose tests/e2e
 
 lint: .venv/ready
 	$(BIN)/ruff check .
