@@ -267,7 +267,9 @@ SELECT
     if(notEmpty(schedules), toUInt64(arraySum(x -> x.3 - x.2, schedules)), queue_ns),
     replica,
     arrayFilter(l -> l.1 != '', arraySort(l -> (l.3, l.4, l.1, l.2), multiIf(
-        notEmpty(prefills) OR notEmpty(decodes),
+        -- Stages of both say it more exactly, but a proxy's do not say where.
+        (notEmpty(prefills) OR notEmpty(decodes))
+            AND (empty(ran) OR arrayExists(x -> x.4 > 0 AND transform(x.4, arrayEnumerate(replicas.1), replicas.1.2, '') != '', arrayConcat(prefills, decodes))),
         arrayConcat(
             arrayMap(x -> (if(x.4 = 0, replica, transform(x.4, arrayEnumerate(replicas.1), replicas.1.2, '')), 'prefill', x.2, x.3), prefills),
             arrayMap(x -> (if(x.4 = 0, replica, transform(x.4, arrayEnumerate(replicas.1), replicas.1.2, '')), 'decode', x.2, x.3), decodes)
