@@ -19,7 +19,7 @@ WITH spent AS (
     GROUP BY tenant
 ),
 waited AS (
-    SELECT w.tenant AS tenant, toNullable(pow(1.01, quantileExactWeightedArray(0.99)(w.buckets, w.counts)) * 2 / 2.01) AS ttft_p99_ns
+    SELECT w.tenant AS tenant, toNullable(floor(pow(1.01, quantileExactWeightedArray(0.99)(w.buckets, w.counts)) * 2 / 2.01)) AS ttft_p99_ns
     FROM latency_windows AS w
     INNER JOIN current_runs AS c ON w.window_from = c.window_from AND w.run_id = c.run_id
     WHERE w.window_from >= $__fromTime AND w.window_from < $__toTime

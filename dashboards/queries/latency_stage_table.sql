@@ -1,7 +1,7 @@
 SELECT
     replaceOne(w.measure, 'stage:', '') AS stage,
-    pow(1.01, quantileExactWeightedArray(0.5)(w.buckets, w.counts)) * 2 / 2.01 AS p50,
-    pow(1.01, quantileExactWeightedArray(0.99)(w.buckets, w.counts)) * 2 / 2.01 AS p99,
+    floor(pow(1.01, quantileExactWeightedArray(0.5)(w.buckets, w.counts)) * 2 / 2.01) AS p50,
+    floor(pow(1.01, quantileExactWeightedArray(0.99)(w.buckets, w.counts)) * 2 / 2.01) AS p99,
     sum(w.n) AS n,
     arrayStringConcat(arraySort(groupUniqArrayArray(w.quality)), ', ') AS `known as`
 FROM latency_windows AS w

@@ -23,10 +23,10 @@ SELECT
     counts.tenant AS tenant,
     counts.model AS model,
     any(counts.n) AS n,
-    pow(1.01, anyIf(toNullable(bucket[1]), measure = 'ttft')) * 2 / 2.01 AS `TTFT p50`,
-    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'ttft')) * 2 / 2.01 AS `TTFT p99`,
-    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'tpot')) * 2 / 2.01 AS `TPOT p99`,
-    pow(1.01, anyIf(toNullable(bucket[2]), measure = 'e2e')) * 2 / 2.01 AS `e2e p99`,
+    floor(pow(1.01, anyIf(toNullable(bucket[1]), measure = 'ttft')) * 2 / 2.01) AS `TTFT p50`,
+    floor(pow(1.01, anyIf(toNullable(bucket[2]), measure = 'ttft')) * 2 / 2.01) AS `TTFT p99`,
+    floor(pow(1.01, anyIf(toNullable(bucket[2]), measure = 'tpot')) * 2 / 2.01) AS `TPOT p99`,
+    floor(pow(1.01, anyIf(toNullable(bucket[2]), measure = 'e2e')) * 2 / 2.01) AS `e2e p99`,
     any(counts.met) AS `objectives met`
 FROM counts
 LEFT JOIN waits ON waits.tenant = counts.tenant AND waits.model = counts.model

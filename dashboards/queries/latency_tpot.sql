@@ -1,4 +1,4 @@
-SELECT time, pow(1.01, bucket[1]) * 2 / 2.01 AS p50, pow(1.01, bucket[2]) * 2 / 2.01 AS p95, pow(1.01, bucket[3]) * 2 / 2.01 AS p99
+SELECT time, floor(pow(1.01, bucket[1]) * 2 / 2.01) AS p50, floor(pow(1.01, bucket[2]) * 2 / 2.01) AS p95, floor(pow(1.01, bucket[3]) * 2 / 2.01) AS p99
 FROM (
     SELECT $__timeInterval(w.window_from) AS time, quantilesExactWeightedArray(0.5, 0.95, 0.99)(w.buckets, w.counts) AS bucket
     FROM latency_windows AS w

@@ -195,7 +195,7 @@ def check_pages(address: str, start: datetime, end: datetime) -> int:
     """Fetches the page and every panel as a browser does; returns how many panels answered. Raises CheckFailed."""
     span = f"from={int(start.timestamp())}&to={int(end.timestamp())}"
     answered = 0
-    for name in ("cost", "latency"):
+    for name in ("cost", "latency", "leak"):
         with urlopen(f"{address}/d/{name}?{span}", timeout=30) as answer:
             page = answer.read().decode()
         for panel in range(1, page.count('data-panel="') + 1):

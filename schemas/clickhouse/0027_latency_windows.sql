@@ -1,5 +1,6 @@
 -- Exact nearest-rank quantiles of one window, and a histogram of whole numbers for longer ranges: adding is its merge, so no order or
--- cut changes it. Bucket b counts durations in (1.01^(b-1), 1.01^b] ns; its middle, 1.01^b * 2 / 2.01, is off by at most 0.5%.
+-- cut changes it. Bucket b counts durations in (1.01^(b-1), 1.01^b] ns; its middle, floor(1.01^b * 2 / 2.01), is off by at most 0.5% and
+-- 1 ns.
 -- A panel reads few measures and all tenants: the measure comes first.
 CREATE TABLE IF NOT EXISTS latency_windows (
     window_from DateTime('UTC'),

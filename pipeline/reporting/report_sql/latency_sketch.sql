@@ -1,10 +1,10 @@
 -- For ranges whose requests are too many or gone: one window keeps its exact ranks, several are merged from histograms (0.5%).
 SELECT
     key, measure, n,
-    if(single, exact[1], toUInt64(round(merged[1]))) AS p50,
-    if(single, exact[2], toUInt64(round(merged[2]))) AS p95,
-    if(single, exact[3], toUInt64(round(merged[3]))) AS p99,
-    if(single, exact[4], toUInt64(round(merged[4]))) AS p99_9,
+    if(single, exact[1], toUInt64(floor(merged[1]))) AS p50,
+    if(single, exact[2], toUInt64(floor(merged[2]))) AS p95,
+    if(single, exact[3], toUInt64(floor(merged[3]))) AS p99,
+    if(single, exact[4], toUInt64(floor(merged[4]))) AS p99_9,
     if(single, 'exact', 'sketch') AS kind,
     quality
 FROM (
