@@ -40,11 +40,15 @@ LEAK = Dashboard(
             "table", "leak_misses", 12, 13, 12, 9, columns={"requests": "count", "of these": "ratio", "more than usual": "ns"},
         ),
         Panel(
-            8, "Tenants and models", "Whose money leaks, and where most of it?", "table", "leak_tenants", 0, 22, 12, 8,
+            10, "Slowest 1%", "Which stage makes the tail? Of each window, tenant and model the slowest hundredth, late or not.",
+            "table", "leak_tail", 16, 22, 8, 8, columns={"requests": "count", "of these": "ratio", "more than usual": "ns"},
+        ),
+        Panel(
+            8, "Tenants and models", "Whose money leaks, and where most of it?", "table", "leak_tenants", 0, 22, 8, 8,
             columns={"spend": "usd", "leaked": "usd", "of spend": "ratio"},
         ),
         Panel(
-            9, "Replicas", "On which machine does it leak?", "table", "leak_replicas", 12, 22, 12, 8,
+            9, "Replicas", "On which machine does it leak?", "table", "leak_replicas", 8, 22, 8, 8,
             columns={"spend": "usd", "leaked": "usd", "of spend": "ratio"},
         ),
     ),

@@ -142,15 +142,15 @@ class LeakCell(Frozen):
     cost: str
 
 
-class Misses(Frozen):
-    """Requests that missed `objective`, blamed on `stage`, and what that stage took more than usual, together.
+class Blamed(Frozen):
+    """Slow requests that are blamed on `stage`, where `measure` measures, and what that stage took more than usual, together.
 
     `incomparable`: of those, requests of whose stages nobody knows what is usual; they are blamed on `other`.
     """
 
     tenant: str
     model: str
-    objective: Literal["ttft", "tpot", "e2e"]
+    measure: Literal["ttft", "tpot", "e2e"]
     stage: str
     requests: int
     excess_ns: int
@@ -208,6 +208,7 @@ class Report(Frozen):
     unallocated: dict[str, str | None]
     totals: Figures
     leak: tuple[LeakCell, ...]
-    misses: tuple[Misses, ...]
+    misses: tuple[Blamed, ...]  # of an objective
+    tail: tuple[Blamed, ...]  # the slowest hundredth of each window, tenant and model
     conservation: Conservation
     data_quality: DataQuality

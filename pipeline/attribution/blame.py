@@ -1,4 +1,4 @@
-"""Blame: which stage made a request late. From work_requests to work_baselines (what is usual) and work_blames.
+"""Blame: which stage made a request slow. From work_requests to work_baselines (what is usual) and work_blames.
 
 Only orders statements; the arithmetic is integer SQL (pipeline/attribution/sql/blame), described in docs/attribution.md.
 """
@@ -12,7 +12,7 @@ from pipeline.store.client import Store
 from schemas.stages import RANK
 
 SQL = "pipeline.attribution.sql.blame"
-SCRATCH = ("work_baselines", "work_blames")
+SCRATCH = ("work_baselines", "work_suspects", "work_blames")
 # Inside prefill or decode, whose tokens they go by.
 INNER_STAGES = tuple(stage for stage, rank in RANK.items() if rank > RANK["decode"])
 
@@ -29,12 +29,13 @@ def blame(store: Store, scope: Scope) -> None:
     unknown = list(store.query(statement(SQL, "61_unknown"), parameters).scalar())
     if unknown:
         store.command(statement(SQL, "60_baselines"), {**parameters, "source": "day", "models": unknown})
-    store.command(statement(SQL, "62_blames"), parameters)
+    for name in ("62_suspects", "63_blames"):
+        store.command(statement(SQL, name), parameters)
 
 
 def roll_up(store: Store, scope: Scope) -> None:
     """Writes baselines and leak_windows of the run from work_baselines and its rows of the ledger. Once per run."""
-    for name in ("63_baselines", "64_leak_windows"):
+    for name in ("64_baselines", "65_leak_windows"):
         store.command(statement(SQL, name), _parameters(scope))
 
 

@@ -31,7 +31,8 @@ def to_json(report: Report) -> str:
         "unallocated": report.unallocated,
         "totals": _plain(report.totals),
         "leak": [{"class": cell.cost_class, "stage": cell.stage, "cost": cell.cost} for cell in report.leak],
-        "misses": [miss.model_dump(mode="json") for miss in report.misses],
+        "misses": [blamed.model_dump(mode="json") for blamed in report.misses],
+        "tail": [blamed.model_dump(mode="json") for blamed in report.tail],
         "conservation": report.conservation.model_dump(mode="json"),
         "data_quality": report.data_quality.model_dump(mode="json"),
     }

@@ -10,13 +10,13 @@ from pipeline.reporting.figures import Charge, Costing, figures, money_text
 from pipeline.statements import statement
 from pipeline.store.client import Store
 from schemas.report import (
+    Blamed,
     Conservation,
     DataQuality,
     Figures,
     Group,
     GroupBy,
     LeakCell,
-    Misses,
     Range,
     Report,
     UnaccountedTokens,
@@ -93,7 +93,8 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
             LeakCell(cost_class=row["cost_class"], stage=row["stage"], cost=money_text(row["atoms"]))
             for row in _rows(store, "leak", parameters)
         ),
-        misses=tuple(Misses(**row) for row in _rows(store, "misses", parameters)),
+        misses=tuple(Blamed(**row) for row in _rows(store, "blames", {**parameters, "cause": "slo"})),
+        tail=tuple(Blamed(**row) for row in _rows(store, "blames", {**parameters, "cause": "tail"})),
         conservation=conservation(money),
         data_quality=DataQuality(
             unknown_tenant_ratio=totals_row["unknown_tenant_requests"] / totals_row["requests"] if totals_row.get("requests") else None,

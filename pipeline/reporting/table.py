@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from schemas.report import Figures, Group, Quantiles, Range, Report
+from schemas.report import Blamed, Figures, Group, Quantiles, Range, Report
 from schemas.usage import SHARED_CLASSES
 
 UNKNOWN = "–"
 FEW_REQUESTS = 100  # below, a tail quantile rests on a single request
 NAMES_SHOWN_MAX = 8
 LEAKS_SHOWN_MAX = 12
-OBJECTIVE_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
+MEASURE_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
 CLASS_NAMES = {
     "unattributed": "unattributed (busy, but no span says for whom)",
     "platform_waste": "platform waste (load, crashes, retries, preemption)",
@@ -44,7 +44,8 @@ def render(report: Report, console: Console) -> None:
     ):
         console.print(_table(title, report.by, columns, rows, report.totals))
     _render_leak(report, console)
-    _render_misses(report, console)
+    _render_blamed("Missed objectives", report.misses, console)
+    _render_blamed("Slowest 1% of each window", report.tail, console)
     _render_unallocated(report, console)
     _render_reconciliation(report, console)
     for line in quality_lines(report):
@@ -160,22 +161,22 @@ def _render_leak(report: Report, console: Console) -> None:
     console.print(table)
 
 
-def _render_misses(report: Report, console: Console) -> None:
-    """Missed objectives by the stage they are blamed on, over all tenants and models that are selected."""
-    if not report.misses:
+def _render_blamed(title: str, slow: Sequence[Blamed], console: Console) -> None:
+    """Slow requests by the stage they are blamed on, over all tenants and models that are selected."""
+    if not slow:
         return
     found: dict[tuple[str, str], list[int]] = {}
-    for miss in report.misses:
-        entry = found.setdefault((miss.objective, miss.stage), [0, 0])
-        entry[0] += miss.requests
-        entry[1] += miss.excess_ns
-    table = blank_table("Missed objectives")
-    table.add_column("objective", no_wrap=True)
+    for blamed in slow:
+        entry = found.setdefault((blamed.measure, blamed.stage), [0, 0])
+        entry[0] += blamed.requests
+        entry[1] += blamed.excess_ns
+    table = blank_table(title)
+    table.add_column("measure", no_wrap=True)
     table.add_column("blamed on", no_wrap=True)
     table.add_column("requests", justify="right", no_wrap=True)
     table.add_column("more than usual\non average", justify="right", no_wrap=True)
-    for (objective, stage), (requests, excess_ns) in sorted(found.items(), key=lambda x: (-x[1][0], x[0]))[:LEAKS_SHOWN_MAX]:
-        table.add_row(OBJECTIVE_NAMES[objective], stage, _count(requests), duration(excess_ns // requests) if excess_ns else UNKNOWN)
+    for (measure, stage), (requests, excess_ns) in sorted(found.items(), key=lambda x: (-x[1][0], x[0]))[:LEAKS_SHOWN_MAX]:
+        table.add_row(MEASURE_NAMES[measure], stage, _count(requests), duration(excess_ns // requests) if excess_ns else UNKNOWN)
     console.print(table)
 
 

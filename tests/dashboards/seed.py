@@ -38,7 +38,7 @@ def seed(store: Store) -> None:
             *(_leak(window, 2, "", "", "idle", "schedule", 2 * USD) for window in (0, 900)),
         ],
     )
-    store.insert_rows("blames", [_blame(run) for run in (1, 2)])
+    store.insert_rows("blames", [_blame(run, cause) for run in (1, 2) for cause in ("slo", "tail")])
     for tenant, model, window in (("acme", "m-a", 0), ("globex", "m-b", 900)):
         for measure in ("ttft", "tpot", "e2e", "queue", "stage:prefill", "stage:other"):
             store.command(
@@ -98,8 +98,8 @@ def _leak(window: int, run: int, tenant: str, model: str, name: str, stage: str,
     }  # fmt: skip
 
 
-def _blame(run: int) -> dict[str, object]:
+def _blame(run: int, cause: str) -> dict[str, object]:
     return {
-        "window_from": _at(0), "run_id": run, "request_id": f"r{run}", "tenant": "acme", "model": "m-a", "missed_slo": "ttft",
+        "window_from": _at(0), "run_id": run, "request_id": f"r{run}", "tenant": "acme", "model": "m-a", "cause": cause, "measure": "ttft",
         "stage": "schedule", "excess_ns": 1_000_000_000, "compared": 2,
     }  # fmt: skip

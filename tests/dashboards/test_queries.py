@@ -105,8 +105,9 @@ def test_the_leak_map_and_the_useful_part_add_up_to_the_bill(seeded: Store) -> N
         rows = seeded.query(sql, parameters).dicts()
         assert sum(float(row["leaked"] if "leaked" in row else row["cost"]) for row in rows) == 5.0
     assert value(seeded, "leak_spend", {"tenant": ["acme"]}) == 3.0
-    sql, parameters = expand(query_text("leak_misses"), RANGE, ALL)
-    assert seeded.query(sql, parameters).rows == (("TTFT", "schedule", 1, 1.0, 1e9),)
+    for name in ("leak_misses", "leak_tail"):
+        sql, parameters = expand(query_text(name), RANGE, ALL)
+        assert seeded.query(sql, parameters).rows == (("TTFT", "schedule", 1, 1.0, 1e9),)
 
 
 def test_stage_bands_add_up_to_the_mean(seeded: Store) -> None:

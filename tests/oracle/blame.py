@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import floor
+from math import ceil, floor
 
 INNERMOST_LAST = (
     "other", "gateway", "stream", "settle", "auth", "tokenize", "route", "schedule", "kv_cache", "prefill", "decode",
@@ -32,6 +32,8 @@ class Request:
     early_ns: Mapping[str, int] | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    tenant: str = "acme"
+    values: Mapping[str, int] | None = None  # by measure, ns
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,19 @@ def baselines(run: Sequence[Request], day: Sequence[Request]) -> dict[Key, tuple
     return longer | enough
 
 
-def blame(request: Request, typical: Mapping[Key, tuple[int, int]]) -> Blame:
+def tail(requests: Iterable[Request]) -> set[tuple[str, str]]:
+    """(request, measure) of the slowest hundredth of each window, tenant and model."""
+    groups: dict[tuple[int, str, str, str], list[tuple[int, str]]] = defaultdict(list)
+    for request in requests:
+        for measure, value in (request.values or {}).items():
+            if request.outcome != "rejected":
+                groups[request.window, request.tenant, request.model, measure].append((-value, request.request_id))
+    return {(name, key[3]) for key, values in groups.items() for _, name in sorted(values)[: ceil(Fraction(len(values), 100))]}
+
+
+def blame(request: Request, measure: str, typical: Mapping[Key, tuple[int, int]]) -> Blame:
     parts = parts_of(request)
-    counted = {"ttft": ["before"], "tpot": ["after"], "e2e": ["before", "after"]}[request.missed] if "whole" not in parts else ["whole"]
+    counted = {"ttft": ["before"], "tpot": ["after"], "e2e": ["before", "after"]}[measure] if "whole" not in parts else ["whole"]
     excesses: dict[str, int] = {}
     compared = 0
     for stage in request.own_ns:

@@ -25,7 +25,8 @@ def stored(request: Request, run_id: int = rows.RUN) -> dict[str, Any]:
         "window_from": rows.text(rows.window(request.window)),
         "run_id": run_id,
         "request_id": request.request_id,
-        "tenant": "acme",
+        "tenant": request.tenant,
+        **{f"{measure}_ns": ns for measure, ns in (request.values or {}).items()},
         "model": request.model,
         "outcome": request.outcome,
         "missed_slo": request.missed,
@@ -61,14 +62,13 @@ def judge(store: Store, requests: Sequence[Request], day: Sequence[Request] = ()
     missed = {request.model for request in requests if request.missed != "none"}
     wanted = oracle.baselines([*run, *(r for r in requests if r not in run and r.missed != "none")], day)
     assert typical == wanted, missed
-    found = {
-        name: oracle.Blame(stage, excess_ns, excesses, compared)
-        for name, stage, excess_ns, excesses, compared in store.query(
-            "SELECT request_id, stage, excess_ns, excesses, compared FROM work_blames"
-        ).rows
-    }
-    assert found == {r.request_id: oracle.blame(r, typical) for r in requests if r.missed != "none"}
-    return found
+    sql = "SELECT (request_id, toString(cause), toString(measure)), stage, excess_ns, excesses, compared FROM work_blames"
+    found = {key: oracle.Blame(*blamed) for key, *blamed in store.query(sql).rows}
+    by_id = {r.request_id: r for r in requests}
+    suspects = [(r.request_id, "slo", r.missed) for r in requests if r.missed != "none"]
+    suspects += [(name, "tail", measure) for name, measure in oracle.tail(run)]
+    assert found == {(name, cause, measure): oracle.blame(by_id[name], measure, typical) for name, cause, measure in suspects}
+    return {name: blamed for (name, cause, _), blamed in found.items() if cause == "slo"}
 
 
 def usual_ones(n: int = 31, **columns: Any) -> list[Request]:
@@ -178,6 +178,26 @@ def test_an_empty_run_has_no_blame_and_a_request_of_a_neighbouring_window_is_jud
     assert judge(store, [*usual_ones(), neighbour])["late"].stage == "schedule"
 
 
+def test_the_tail_is_the_first_hundredth_by_value_and_id_late_or_not(store: Store) -> None:
+    """201 requests, of which 30 took longest together: three of them, the first by id, make the tail."""
+    shape = usual_ones(1)[0]
+    many = [replace(shape, request_id=f"t{n:03}", values={"e2e": 7 if n >= 171 else 6, "ttft": n}) for n in range(201)]
+    slow = {"decode": 900 * MS, "schedule": 10 * MS, "prefill": 100 * MS, "other": 0}
+    many[172] = replace(many[172], own_ns=slow)
+    judge(store, many)
+    rows_of = "SELECT request_id, toString(measure), stage FROM work_blames WHERE cause = 'tail' ORDER BY request_id, measure"
+    assert store.query(rows_of).rows == (
+        ("t171", "e2e", "other"), ("t172", "e2e", "decode"), ("t173", "e2e", "other"),
+        ("t198", "ttft", "other"), ("t199", "ttft", "other"), ("t200", "ttft", "other"),
+    )  # fmt: skip
+
+
+def test_rejected_requests_and_those_of_other_windows_are_in_no_tail(store: Store) -> None:
+    far = replace(usual_ones(1)[0], values={"e2e": 5, "tpot": 0})
+    judge(store, [far, replace(far, request_id="r", outcome="rejected"), replace(far, request_id="before", window=-1)])
+    assert store.query("SELECT request_id, toString(measure) FROM work_blames ORDER BY ALL").rows == (("u000", "e2e"), ("u000", "tpot"))
+
+
 durations = st.integers(0, 9) | st.integers(0, 10**13) | st.just(2**62)
 counts = st.none() | st.integers(0, 3) | st.integers(0, 2**40)
 
@@ -198,6 +218,8 @@ def requests_of(draw: st.DrawFn, name: str) -> Request:
         early_ns=draw(st.sampled_from([early, early, None])),
         input_tokens=draw(counts),
         output_tokens=draw(counts),
+        tenant=draw(st.sampled_from(["acme", "bolt"])),
+        values=draw(st.dictionaries(st.sampled_from(["ttft", "tpot", "e2e"]), st.integers(0, 3))),
     )
 
 

@@ -257,8 +257,8 @@ def test_an_attempt_that_was_not_answered_leaks_at_the_stage_in_which_it_ended(s
 
 
 def test_a_late_attempt_leaks_at_the_stage_that_its_request_is_blamed_on(store: Store) -> None:
-    blamed = {"run_id": 7, "window_from": T // S, "request_id": "request of a", "missed_slo": "ttft", "stage": "schedule"}
-    store.insert_rows("work_blames", [blamed])
+    blamed = {"run_id": 7, "window_from": T // S, "request_id": "request of a", "cause": "slo", "measure": "ttft", "stage": "schedule"}
+    store.insert_rows("work_blames", [blamed, {**blamed, "cause": "tail", "stage": "decode"}])
     late = [served(name, "r0", 0, S, 10 * S, 100, 10, outcome="late") for name in ("a", "b")]
     book(store, late, [HELD], [PRICE])
     stages = dict(store.query("SELECT attempt_id, toString(stage) FROM work_ledger WHERE class = 'late'").rows)

@@ -80,12 +80,14 @@ def case(store: Store, **more: list[dict[str, Any]]) -> None:
                     "request_id": "r",
                     "tenant": "acme",
                     "model": "llama",
-                    "missed_slo": "ttft",
+                    "cause": cause,
+                    "measure": measure,
                     "stage": "decode",
                     "excess_ns": 5,
                     "compared": 3,
                 }
                 for run_id in (rows.RUN, rows.RUN - 1)
+                for cause, measure in (("slo", "ttft"), ("tail", "e2e"))
             ],
             "runs": [rows.published(0), rows.published(1)],
             **more,
@@ -175,6 +177,9 @@ TOTALS = {
 }  # fmt: skip
 
 
+BLAMED = {"tenant": "acme", "model": "llama", "stage": "decode", "requests": 1, "excess_ns": 5, "incomparable": 0}
+
+
 def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> None:
     case(store)
     during = {"from": "2026-11-30T10:00:00Z", "to": "2026-11-30T10:30:00Z"}
@@ -208,17 +213,8 @@ def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> No
             {"class": "late", "stage": "other", "cost": "0.000000000003"},
             {"class": "unattributed", "stage": "other", "cost": "0.000000000001"},
         ],
-        "misses": [
-            {
-                "tenant": "acme",
-                "model": "llama",
-                "objective": "ttft",
-                "stage": "decode",
-                "requests": 1,
-                "excess_ns": 5,
-                "incomparable": 0,
-            },
-        ],
+        "misses": [{**BLAMED, "measure": "ttft"}],
+        "tail": [{**BLAMED, "measure": "e2e"}],
         "conservation": {"pools_atoms": "90000000000011", "ledger_atoms": "90000000000011", "difference_atoms": "0"},
         "data_quality": {
             "unknown_tenant_ratio": 0.0,
@@ -241,7 +237,7 @@ def test_other_groupings_and_filters_hold_the_same_leaves(store: Store) -> None:
     assert by_hour["hours"] == [{"hour": "2026-11-30T10:00:00Z", **TOTALS}]
     bolt = json.loads(to_json(build_report(store, query(tenant="bolt"))))
     assert bolt["tenants"] == [BOLT]
-    assert (bolt["leak"], bolt["misses"]) == ([{"class": "useful", "stage": "other", "cost": "0.000000000007"}], [])
+    assert (bolt["leak"], bolt["misses"], bolt["tail"]) == ([{"class": "useful", "stage": "other", "cost": "0.000000000007"}], [], [])
     assert {"tenant": "bolt", **bolt["totals"]} == BOLT
     assert bolt["conservation"]["ledger_atoms"] == "90000000000011"  # always the whole range
     assert json.loads(to_json(build_report(store, query(model="nobody's"))))["tenants"] == []
@@ -343,7 +339,7 @@ def test_the_tables_fit_a_hundred_columns_and_a_name_cannot_act_on_the_terminal(
     assert "\x1b" not in shown and "\r" not in shown
     assert "[bold]" in shown  # data, not markup
     assert re.search(r"late +decode +10\.0000 +11\.1%", shown)
-    assert re.search(r"TTFT +decode +1 +5 ns", shown)
+    assert re.search(r"TTFT +decode +1 +5 ns", shown) and re.search(r"end to end +decode +1 +5 ns", shown)
     for figure in ("40.0000", "10.0000", "384,615.38", "Reconciled", "difference 0", "2.00 s", "50.0%", "–"):
         assert figure in shown
 

@@ -309,7 +309,12 @@ WITH
     parted AS (
         SELECT
             *,
-            least(coalesce(started_ns + toInt64(ttft_ns), greatest(first_token_ns, started_ns)), closed_ns) AS first_ns,
+            -- least and greatest pass over NULLs.
+            if(
+                isNull(closed_ns) OR (isNull(ttft_ns) AND isNull(first_token_ns)),
+                NULL,
+                least(started_ns + coalesce(toInt64(ttft_ns), greatest(assumeNotNull(first_token_ns) - started_ns, 0)), assumeNotNull(closed_ns))
+            ) AS first_ns,
             arrayFilter(x -> x.2 < first_ns, if(isNull(first_ns), [], drawn)) AS early,
             arrayMap(x -> least(x.3, assumeNotNull(first_ns)), early) AS early_ends,
             arrayMap(rank -> arrayReduce('intervalLengthSumIf', early.2, early_ends, arrayMap(x -> x >= rank, early.1)), ranks) AS early_covered_ns,

@@ -54,7 +54,7 @@ WITH facts AS (
 known AS (
     SELECT f.*, if(f.ended_stage = 'late', if(b.stage = '', 'other', toString(b.stage)), f.ended_stage) AS outcome_stage
     FROM facts AS f
-    LEFT ANY JOIN (SELECT request_id AS late_id, stage FROM work_blames) AS b ON b.late_id = f.request_id
+    LEFT ANY JOIN (SELECT request_id AS late_id, stage FROM work_blames WHERE cause = 'slo') AS b ON b.late_id = f.request_id
 ),
 told AS (
     SELECT

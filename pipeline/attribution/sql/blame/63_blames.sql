@@ -1,7 +1,6 @@
--- Requests that missed an objective, each with the stage that took most more than usual on the part of the time line that the objective
--- measures: TTFT before the first token, TPOT after it, e2e both. Excess = own ns - ps per unit x units / 1000 (rounded down), at least 0.
+-- The requests of work_suspects, each with the stage that took most more than usual on the part of the time line that counts: TTFT before the first token, TPOT after it, e2e both. Excess = own ns - ps per unit x units / 1000 (rounded down), at least 0.
 -- A part in which nobody knows what is usual is left out. Of equal excesses the innermost stage; without any, `other`.
-INSERT INTO work_blames (window_from, run_id, request_id, tenant, model, missed_slo, stage, excess_ns, excesses, compared)
+INSERT INTO work_blames (window_from, run_id, request_id, tenant, model, cause, measure, stage, excess_ns, excesses, compared)
 WITH
 -- By number: stage n (1 is `other`) of part p stands at 32 (p - 1) + n; -1: not known.
 usual AS (
@@ -15,20 +14,21 @@ usual AS (
         GROUP BY model
     )
 ),
-missed AS (
+suspected AS (
     SELECT
-        r.window_from AS window_from, r.request_id AS request_id, r.tenant AS tenant, r.model AS model, r.missed_slo AS missed_slo,
+        r.window_from AS window_from, r.request_id AS request_id, r.tenant AS tenant, r.model AS model, s.cause AS cause, s.measure AS measure,
         mapKeys(r.stage_ns) AS names,
         arrayMap(name -> indexOf({stages:Array(String)}, name) + 1, names) AS numbers,
         mapValues(r.stage_ns) AS own_ns,
         empty(r.stage_ttft_ns) AS unparted,
         if(unparted, arrayResize(CAST([], 'Array(UInt64)'), length(names)), mapValues(r.stage_ttft_ns)) AS early_ns,
-        NOT unparted AND r.missed_slo != 'tpot' AS counts_early,
-        NOT unparted AND r.missed_slo != 'ttft' AS counts_later,
+        NOT unparted AND s.measure != 'tpot' AS counts_early,
+        NOT unparted AND s.measure != 'ttft' AS counts_later,
         if(isNull(r.input_uncached_tokens), 0, greatest(assumeNotNull(r.input_uncached_tokens), 1)) AS input_units,
         if(isNull(r.output_tokens), 0, greatest(assumeNotNull(r.output_tokens), 1)) AS output_units,
         if(empty(u.ps_per_unit), arrayResize(CAST([], 'Array(Int64)'), 96, toInt64(-1)), u.ps_per_unit) AS ps_per_unit
-    FROM (SELECT * FROM work_requests WHERE missed_slo != 'none') AS r
+    FROM (SELECT * FROM work_requests WHERE request_id IN (SELECT request_id FROM work_suspects)) AS r
+    INNER JOIN work_suspects AS s ON s.request_id = r.request_id
     LEFT ANY JOIN usual AS u ON u.model = r.model
 ),
 -- Per stage and part (whether it counts, own ns less usual ns).
@@ -51,10 +51,10 @@ compared AS (
         ) AS more_ns,
         arrayCount((e, l, w) -> e OR l OR w, early_known, later_known, whole_known) AS known,
         arrayReverseSort(arrayFilter(x -> x.1 > 0, arrayZip(more_ns, numbers, names))) AS excesses
-    FROM missed
+    FROM suspected
 )
 SELECT
-    window_from, {run_id:UInt64}, request_id, tenant, model, missed_slo,
+    window_from, {run_id:UInt64}, request_id, tenant, model, cause, measure,
     if(empty(excesses), 'other', excesses[1].3),
     if(empty(excesses), 0, toUInt64(excesses[1].1)),
     mapFromArrays(excesses.3, arrayMap(ns -> toUInt64(ns), excesses.1)),
