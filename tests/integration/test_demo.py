@@ -54,6 +54,13 @@ def test_money_is_conserved_to_the_atom(out: Path) -> None:
     assert int(conservation["pools_atoms"]) > 0
 
 
+def test_the_leak_map_is_the_bill_and_names_stages(out: Path) -> None:
+    report = json.loads((out / "report.json").read_text())
+    assert sum(Decimal(cell["cost"]) for cell in report["leak"]).scaleb(12) == int(report["conservation"]["pools_atoms"])
+    assert {cell["stage"] for cell in report["leak"] if cell["class"] == "late"} - {"other"}
+    assert sum(row["requests"] for row in report["misses"]) >= report["totals"]["requests"]["late"]
+
+
 def test_the_bill_adds_up_to_what_the_report_says_was_charged(out: Path) -> None:
     (bill,) = out.glob("focus-*.csv")
     with bill.open(newline="") as file:
