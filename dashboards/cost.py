@@ -54,5 +54,9 @@ COST = Dashboard(
             9, "Can these figures be trusted?", "Do pools and ledger agree to the atom, is every window closed, is anything unknown?",
             "table", "cost_trust", 12, 21, 12, 6,
         ),
+        Panel(
+            10, "Cost by pool", "What costs money: GPU time, power, network, KV storage, gateways, overhead? Pools appear as soon as the price book has a row of them.",
+            "table", "cost_pools", 0, 27, 12, 6, columns={"cost": "usd", "share": "ratio"},
+        ),
     ),
 )  # fmt: skip

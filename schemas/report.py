@@ -191,7 +191,10 @@ class Range(Frozen):
 
 
 class Report(Frozen):
-    """`range` is `requested` widened to whole windows. `available`: where published windows are, null if there is none."""
+    """`range` is `requested` widened to whole windows. `available`: where published windows are, null if there is none.
+
+    `pools`: what each pool of the range cost, whatever the filter; they sum to `conservation.pools_atoms`.
+    """
 
     by: GroupBy
     range: Range
@@ -206,6 +209,7 @@ class Report(Frozen):
     config_hash: str | None
     groups: tuple[Group, ...]
     unallocated: dict[str, str | None]
+    pools: dict[str, str | None] = {}
     totals: Figures
     leak: tuple[LeakCell, ...]
     misses: tuple[Blamed, ...]  # of an objective

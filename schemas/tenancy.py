@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -14,6 +14,8 @@ from schemas.values import Effective, Entry, Milliseconds, Share, overlaps, unkn
 
 TenantId = Annotated[str, StringConstraints(pattern=r"^[^\s/][^\s]{0,127}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Watts = Annotated[int, Field(ge=1, le=100_000)]
+Purchase = Literal["on_demand", "reserved", "spot", "owned"]  # how GPUs were bought
 UNKNOWN_TENANT = "unknown"  # requests that no tenant can be told for; shown, never hidden
 
 
@@ -103,7 +105,8 @@ class Replica(Effective):
     """All GPUs of one tensor- and pipeline-parallel group. `match`: resource attributes of its engine spans.
 
     Without `match` the resource attribute tokenpath.replica.id must be the id. A gpu or model that the catalogue does not know
-    is allowed: its time is then split by token counts (tier C) instead of by a roofline.
+    is allowed: its time is then split by token counts (tier C) instead of by a roofline. Watts are those of one GPU; not given, those of
+    the catalogue.
     """
 
     id: Name
@@ -111,6 +114,9 @@ class Replica(Effective):
     model: Name
     gpu: Name
     gpus: Annotated[int, Field(ge=1, le=65_535)]
+    purchase: Purchase = "on_demand"
+    watts_busy: Watts | None = None
+    watts_idle: Watts | None = None
     precision: Precision = "bf16"
     efficiency: Efficiency = Efficiency()
     prefill_budget_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192

@@ -11,7 +11,13 @@ WASTE_CLASSES: tuple[str, ...] = (
 )  # fmt: skip
 ATTEMPT_CLASSES: tuple[str, ...] = ("useful", *WASTE_CLASSES)
 
+# What a tenant answers for: its attempts, and time that it reserved and did not use.
+TENANT_CLASSES: tuple[str, ...] = (*ATTEMPT_CLASSES, "idle_reserved")
+
 # What no attempt answers for.
 SHARED_CLASSES: tuple[str, ...] = ("unattributed", "platform_waste", "idle", "idle_reserved", "overhead")
+
+# What costs money over time.
+POOLS: tuple[str, ...] = ("gpu", "power", "network", "kv_storage", "gateway", "overhead")
 
 ATOMS_PER_UNIT = 10**12  # atoms in one unit of the currency

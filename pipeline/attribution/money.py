@@ -1,4 +1,4 @@
-"""The cost book of one run: from work_attempts, inventory and GPU prices to work_pools, work_ledger and work_savings.
+"""The cost book of one run: from work_attempts, inventory and prices to work_pools, work_ledger and work_savings.
 
 Orders statements and checks their promise; all arithmetic is integer SQL (pipeline/attribution/sql/money).
 """
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pipeline.attribution.pools import allocate_pools
 from pipeline.attribution.scope import Scope
 from pipeline.errors import CheckFailed
 from pipeline.statements import statement
@@ -43,7 +44,9 @@ def allocate(store: Store, scope: Scope, until_ns: int | None = None, attempts_p
         chosen = {**parameters, "replicas": list(chunk.replicas), "chunk_from_ns": chunk.from_ns, "chunk_to_ns": chunk.to_ns}
         store.command(statement(SQL, "22_slots"), chosen)
         store.command(statement(SQL, "23_shares"), chosen)
-    for name in ("24_pools", "25_ledger_attempts", "26_ledger_nobody", "27_savings"):
+    store.command(statement(SQL, "24_pools"), parameters)
+    allocate_pools(store, parameters)
+    for name in ("25_ledger_attempts", "26_ledger_nobody", "26_ledger_idle", "27_savings"):
         store.command(statement(SQL, name), parameters)
     check_conservation(store)
 

@@ -27,6 +27,7 @@ def rows(
     tables = {
         "inventory": [_replica(replica, inventory) for replica in inventory.replica],
         "gpu_prices": list(_gpu_prices(prices)),
+        "pool_prices": list(_pool_prices(prices)),
         "token_prices": list(_token_prices(prices)),
         "tenants": [
             {
@@ -67,7 +68,7 @@ def architectures(inventory: Inventory) -> dict[str, Model]:
 
 
 def _replica(replica: Replica, inventory: Inventory) -> Row:
-    """FLOP/s and bytes/s of the whole replica as it really runs; both 0 where gpu or model is unknown."""
+    """FLOP/s and bytes/s of the whole replica as it really runs; both 0 where gpu or model is unknown. So are watts that nobody tells."""
     gpu = gpus().get(replica.gpu)
     flops = bytes_per_second = Fraction(0)
     if gpu is not None and replica.model in architectures(inventory):
@@ -79,6 +80,9 @@ def _replica(replica: Replica, inventory: Inventory) -> Row:
         "model": replica.model,
         "gpu": replica.gpu,
         "gpus": replica.gpus,
+        "purchase": replica.purchase,
+        "watts_busy": replica.gpus * (replica.watts_busy or (gpu.watts_tdp if gpu else 0)),
+        "watts_idle": replica.gpus * (replica.watts_idle or (gpu.watts_idle if gpu else 0) or 0),
         "precision": replica.precision,
         "flops_per_second": int(flops),
         "bytes_per_second": int(bytes_per_second),
@@ -91,16 +95,37 @@ def _replica(replica: Replica, inventory: Inventory) -> Row:
 
 
 def _gpu_prices(prices: PriceBook) -> Iterator[Row]:
-    for price in prices.gpu:
+    for price in prices.gpu_rates:
         yield {
             "price_id": price.id,
             "gpu": price.gpu,
+            "purchase": price.purchase,
             "currency": prices.currency,
             "atoms_per_gpu_hour": str(price.atoms_per_gpu_hour),
             "includes": sorted(set(price.includes)),
             "from_ns": price.from_ns,
             "to_ns": price.to_ns,
         }
+
+
+def _pool_prices(prices: PriceBook) -> Iterator[Row]:
+    for rows_of_pool in prices.pools.values():
+        for price in rows_of_pool:
+            yield {
+                "pool": price.pool,
+                "resource": price.name,
+                "kind": price.label,
+                "price_id": price.id,
+                "currency": prices.currency,
+                "basis": price.basis,
+                "atoms": str(price.atoms),
+                "replicas": sorted(set(price.replicas)),
+                "gpus": sorted(set(price.gpus)),
+                "time_zone": price.zone,
+                "hours": list(price.local_hours),
+                "from_ns": price.from_ns,
+                "to_ns": price.to_ns,
+            }
 
 
 def _token_prices(prices: PriceBook) -> Iterator[Row]:

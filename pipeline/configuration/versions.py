@@ -112,7 +112,7 @@ def _checked(texts: Mapping[str, Text], settings: Settings) -> Configuration:
     for name, found in (
         ("tenants.toml", lambda: tenants.refusals()),
         ("inventory.toml", lambda: inventory.refusals(catalogued, ids)),
-        ("prices.toml", lambda: prices.refusals(gpu_names, named, ids)),
+        ("prices.toml", lambda: prices.refusals(gpu_names, named, ids, inventory.replica)),
         ("slo.toml", lambda: slos.refusals(named, ids)),
     ):
         _refuse(texts.get(name), found)

@@ -19,7 +19,7 @@ from schemas.report import (
     UsageCounts,
 )
 from schemas.stages import OTHER, STAGES
-from schemas.usage import ATOMS_PER_UNIT, ATTEMPT_CLASSES
+from schemas.usage import ATOMS_PER_UNIT, TENANT_CLASSES
 
 OUTCOMES = ("useful", "late", "aborted", "failed", "blocked", "rejected", "unmetered")
 MEASURES = ("ttft", "tpot", "e2e", "queue")
@@ -109,7 +109,7 @@ def _cost(row: Row, costing: Costing) -> Cost:
     atoms, by_class = row.get("atoms", 0), row.get("class_atoms", {})
     spent = atoms + row.get("platform_paid_atoms", 0)
     if not costing.known(spent, row.get("busy_ns", 0)):
-        nothing = dict.fromkeys(ATTEMPT_CLASSES)
+        nothing = dict.fromkeys(TENANT_CLASSES)
         return Cost(direct=None, useful=None, waste=None, platform_paid=None, fully_loaded=None, by_class=nothing)
     return Cost(
         direct=money_text(atoms),
@@ -117,7 +117,7 @@ def _cost(row: Row, costing: Costing) -> Cost:
         waste=money_text(atoms - by_class.get("useful", 0)),
         platform_paid=money_text(row.get("platform_paid_atoms", 0)),
         fully_loaded=money_text(row.get("fully_loaded_atoms", 0)),
-        by_class={name: money_text(by_class.get(name, 0)) for name in ATTEMPT_CLASSES},
+        by_class={name: money_text(by_class.get(name, 0)) for name in TENANT_CLASSES},
     )
 
 

@@ -29,6 +29,7 @@ def to_json(report: Report) -> str:
         "config_hash": report.config_hash,
         f"{name}s": [{name: group.key, **_plain(group.figures)} for group in report.groups],
         "unallocated": report.unallocated,
+        "pools": report.pools,
         "totals": _plain(report.totals),
         "leak": [{"class": cell.cost_class, "stage": cell.stage, "cost": cell.cost} for cell in report.leak],
         "misses": [blamed.model_dump(mode="json") for blamed in report.misses],

@@ -21,7 +21,7 @@ from schemas.report import (
     Report,
     UnaccountedTokens,
 )
-from schemas.usage import SHARED_CLASSES
+from schemas.usage import POOLS, SHARED_CLASSES
 
 SQL = "pipeline.reporting.report_sql"
 END_OF_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
@@ -88,6 +88,7 @@ def build_report(store: Store, query: ReportQuery, dead_letters: int | None = No
         config_hash=windows["config_hash"] or None,
         groups=groups,
         unallocated=_unallocated(money["class_atoms"], costing),
+        pools=_pools(money),
         totals=totals,
         leak=tuple(
             LeakCell(cost_class=row["cost_class"], stage=row["stage"], cost=money_text(row["atoms"]))
@@ -186,6 +187,12 @@ def _unallocated(class_atoms: Mapping[str, int], costing: Costing) -> dict[str, 
     for name, atoms in class_atoms.items():
         sums[name if name in sums else "platform_waste"] += atoms
     return {name: money_text(atoms) if atoms or costing.priced_pools else None for name, atoms in sums.items()}
+
+
+def _pools(money: Row) -> dict[str, str | None]:
+    """Only pools that the range has; null where nothing of one has a price."""
+    found, told = money["pool_atoms"], money["told_pools"]
+    return {name: money_text(found[name]) if name in told else None for name in POOLS if name in found}
 
 
 def _rejected_spans(store: Store, during: Range) -> int:

@@ -47,6 +47,7 @@ def render(report: Report, console: Console) -> None:
     _render_blamed("Missed objectives", report.misses, console)
     _render_blamed("Slowest 1% of each window", report.tail, console)
     _render_unallocated(report, console)
+    _render_pools(report, console)
     _render_reconciliation(report, console)
     for line in quality_lines(report):
         console.print(Text(line))
@@ -137,6 +138,20 @@ def _render_unallocated(report: Report, console: Console) -> None:
     for name in shown:
         amount = _decimal(report.unallocated[name])
         table.add_row(CLASS_NAMES[name], money(amount, places), _percent(float(amount / pools) if amount is not None and pools else None))
+    console.print(table)
+
+
+def _render_pools(report: Report, console: Console) -> None:
+    if len(report.pools) < 2:
+        return
+    pools = _pools(report)
+    places = _places(list(report.pools.values()))
+    table = blank_table(f"By pool ({report.currency or 'no currency'})")
+    table.add_column("", no_wrap=True)
+    table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("of all\ncost", justify="right", no_wrap=True)
+    for name, amount in ((name, _decimal(text)) for name, text in report.pools.items()):
+        table.add_row(name, money(amount, places), _percent(float(amount / pools) if amount is not None and pools else None))
     console.print(table)
 
 

@@ -89,6 +89,9 @@ def test_bands_of_the_cost_picture_add_up_to_the_spend(seeded: Store) -> None:
     assert sum(row[2] for row in rows) == value(seeded, "cost_spend")
     sql, parameters = expand(query_text("cost_by_class"), RANGE, ALL)
     assert {row[0]: row[1] for row in seeded.query(sql, parameters).rows} == {"idle": 4.0, "useful": 3.0, "late": 1.0}
+    for chosen, cost in ((ALL, 8.0), ({"tenant": ["acme"]}, 3.0)):
+        sql, parameters = expand(query_text("cost_pools"), RANGE, chosen)
+        assert seeded.query(sql, parameters).rows == (("gpu", cost, 1.0),)
 
 
 def test_the_leak_map_and_the_useful_part_add_up_to_the_bill(seeded: Store) -> None:

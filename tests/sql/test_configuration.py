@@ -8,13 +8,24 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.configuration.versions import Configuration, load_configuration, store_configuration
+from pipeline.configuration.versions import EXAMPLE, Configuration, load_configuration, store_configuration
 from pipeline.store.client import Store
 from pipeline.store.migrate import migrations
 from tests.conftest import empty
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
-TABLES = ("inventory", "gpu_prices", "token_prices", "tenants", "slos", "model_constants", "profile_rules", "metric_rules", "billable")
+TABLES = (
+    "inventory",
+    "gpu_prices",
+    "pool_prices",
+    "token_prices",
+    "tenants",
+    "slos",
+    "model_constants",
+    "profile_rules",
+    "metric_rules",
+    "billable",
+)
 
 
 def counts(store: Store) -> dict[str, int]:
@@ -32,12 +43,21 @@ def priced(tmp_path: Path, price: str) -> Configuration:
     return load_configuration(tmp_path)
 
 
-def test_storing_the_same_configuration_again_adds_nothing(store: Store) -> None:
-    configuration = load_configuration(None)
+def complete(tmp_path: Path) -> Configuration:
+    """The packaged example with a row for every table."""
+    for file in EXAMPLE.glob("*.toml"):
+        (tmp_path / file.name).write_text(file.read_text())
+    with (tmp_path / "prices.toml").open("a") as prices:
+        prices.write('[[gateway]]\nid = "edge"\nusd_per_node_hour = "0.17"\nfrom = 2026-10-01T00:00:00Z\n')
+    return load_configuration(tmp_path)
+
+
+def test_storing_the_same_configuration_again_adds_nothing(store: Store, tmp_path: Path) -> None:
+    configuration = complete(tmp_path)
     first = store_configuration(store, configuration, NOW)
     before = counts(store)
     assert all(before.values())
-    assert store_configuration(store, load_configuration(None), NOW + timedelta(hours=1)) == first
+    assert store_configuration(store, complete(tmp_path), NOW + timedelta(hours=1)) == first
     assert counts(store) == before
 
 
@@ -62,8 +82,8 @@ def test_rows_that_a_broken_attempt_left_are_not_doubled(store: Store) -> None:
     assert counts(store) == before
 
 
-def test_every_row_names_exactly_the_columns_of_its_table(store: Store) -> None:
-    configuration = load_configuration(None)
+def test_every_row_names_exactly_the_columns_of_its_table(store: Store, tmp_path: Path) -> None:
+    configuration = complete(tmp_path)
     store_configuration(store, configuration, NOW)
     assert tuple(configuration.tables) == TABLES
     for table, rows in configuration.tables.items():
@@ -139,7 +159,7 @@ def test_secrets_of_the_settings_are_not_stored(store: Store, tmp_path: Path) ->
 
 
 def test_the_config_tables_have_one_ddl_file_each() -> None:
-    made = {match[1] for one in migrations() if one.name.startswith("003") and (match := re.search(r"EXISTS (\w+)", one.sql))}
+    made = {match[1] for one in migrations() if one.name.startswith(("003", "0100")) and (match := re.search(r"EXISTS (\w+)", one.sql))}
     assert made == {*TABLES, "config_versions"}
 
 

@@ -109,7 +109,7 @@ def quantiles(*values: int | None, n: int | None = None) -> dict[str, Any]:
 
 def by_class(**classes: str) -> dict[str, str]:
     names = ("useful", "late", "aborted", "failed", "superseded", "blocked", "unmetered", "overgenerated", "recompute", "rejected_draft")
-    return {**dict.fromkeys((*names, "affinity_miss", "stale_index"), "0"), **classes}
+    return {**dict.fromkeys((*names, "affinity_miss", "stale_index", "idle_reserved"), "0"), **classes}
 
 
 def outcomes(**counts: int) -> dict[str, int]:
@@ -204,6 +204,7 @@ def test_every_figure_of_the_hand_worked_case_is_in_the_json(store: Store) -> No
             "idle_reserved": "0",
             "overhead": "0",
         },
+        "pools": {"gpu": "90.000000000011"},
         "totals": TOTALS,
         "leak": [
             {"class": "idle", "stage": "schedule", "cost": "45"},

@@ -10,7 +10,8 @@ from pydantic import BaseModel, SecretStr
 from pipeline.configuration.versions import Configuration, load_configuration
 from pipeline.errors import ConfigurationError
 from schemas.metric import QUANTITIES, UNITS, Labels, Metric
-from schemas.pricing import Billable, GpuPrice, TokenPrice
+from schemas.pool_pricing import GatewayPrice, KvStoragePrice, NetworkPrice, OverheadPrice, PowerPrice
+from schemas.pricing import Billable, GpuPrice, OwnedGpuPrice, TokenPrice
 from schemas.profile import Match, Profile, Readings, Span
 from schemas.settings import KeySettings, ScrapeSettings, Settings, TopicSettings
 from schemas.tenancy import OwnModel, Replica, Slo, Tenant
@@ -42,7 +43,7 @@ def sections() -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
     name = ""
     for line in PAGE.splitlines():
-        if line.startswith("#") or re.match(r"^`\[\[?[a-z]+\]\]?`", line):
+        if line.startswith("#") or re.match(r"^`\[\[?[a-z_]+\]\]?`", line):
             name = line.strip("# ").split("` ")[0].strip("`")
             found.setdefault(name, [])
         elif line.startswith("|"):
@@ -117,6 +118,12 @@ def test_each_variable_that_is_listed_sets_its_own_key_and_no_other(tmp_path: Pa
         ("[[replica]]", Replica),
         ("[[model]]", OwnModel),
         ("[[gpu]]", GpuPrice),
+        ("[[owned_gpu]]", OwnedGpuPrice),
+        ("[[power]]", PowerPrice),
+        ("[[network]]", NetworkPrice),
+        ("[[kv_storage]]", KvStoragePrice),
+        ("[[gateway]]", GatewayPrice),
+        ("[[overhead]]", OverheadPrice),
         ("[[token]]", TokenPrice),
         ("[billable]", Billable),
         ("tenants.toml", Tenant),
@@ -153,6 +160,7 @@ CASES: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"tenants.toml": f'{ACME}time_zone = "CEST"\n'}, {}),
     ({"inventory.toml": f'{REPLICA}reserved_for = {{ tenant = "acme", gpus = 8 }}\n'}, {}),
     ({"prices.toml": GPU + GPU.replace('"a"', '"b"')}, {}),
+    ({"inventory.toml": REPLICA, "prices.toml": f'{GPU}includes = ["power"]\n[[power]]\nid = "p"\nusd_per_kwh = "0.2"\n{FROM}'}, {}),
     ({"tenants.toml": f'{ACME}aliases = ["red"]\n' + '[[tenant]]\nid = "globex"\naliases = ["red"]\n'}, {}),
     ({"tokenpath.toml": "[attribution]\nslot_ms = 700\n"}, {}),
     ({"tokenpath.toml": '[receive]\ngrpc = "0.0.0.0:4317"\n'}, {}),

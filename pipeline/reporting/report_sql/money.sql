@@ -7,8 +7,10 @@ WITH published AS (
 )
 SELECT
     (SELECT sum(p.atoms) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS pools_atoms,
+    (SELECT sumMap(map(toString(p.pool), p.atoms)) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS pool_atoms,
+    (SELECT groupUniqArrayIf(toString(p.pool), p.priced = 1) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS told_pools,
     (SELECT sum(t.atoms) FROM tenant_windows AS t WHERE (t.window_from, t.run_id) IN published) AS tenants_atoms,
     (SELECT sumMap(map(toString(u.class), u.atoms)) FROM unallocated_windows AS u WHERE (u.window_from, u.run_id) IN published) AS class_atoms,
     (SELECT arraySort(groupUniqArrayIf(toString(p.currency), p.currency != '')) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS currencies,
-    (SELECT countIf(p.priced = 1) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS priced_pools,
-    (SELECT arraySort(groupUniqArrayIf(toString(p.resource), p.priced = 0)) FROM pools AS p WHERE (p.window_from, p.run_id) IN published) AS unpriced
+    (SELECT countIf(p.priced = 1) FROM pools AS p WHERE p.pool = 'gpu' AND (p.window_from, p.run_id) IN published) AS priced_pools,
+    (SELECT arraySort(groupUniqArrayIf(toString(p.resource), p.priced = 0)) FROM pools AS p WHERE p.pool = 'gpu' AND (p.window_from, p.run_id) IN published) AS unpriced

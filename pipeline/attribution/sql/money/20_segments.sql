@@ -1,10 +1,10 @@
 -- Each inventory row is cut where a price of its GPU begins or ends. A stretch without a price stays, priced = 0: it counts time, no money.
 INSERT INTO work_segments
 WITH prices AS (
-    SELECT gpu, groupArray((from_ns, to_ns, price_id, currency, atoms_per_gpu_hour)) AS price_rows
+    SELECT gpu, purchase, groupArray((from_ns, to_ns, price_id, currency, atoms_per_gpu_hour)) AS price_rows
     FROM gpu_prices
     WHERE config_hash = {config_hash:String}
-    GROUP BY gpu
+    GROUP BY gpu, purchase
 ),
 constants AS (
     SELECT model, precision, any(flop_per_token) AS flop_per_token,
@@ -30,7 +30,7 @@ held AS (
             arrayFilter(t -> t > i.from_ns AND t < i.to_ns, arrayConcat(arrayMap(r -> r.1, p.price_rows), arrayMap(r -> r.2, p.price_rows)))
         ))) AS cuts
     FROM inventory AS i
-    LEFT JOIN prices AS p ON i.gpu = p.gpu
+    LEFT JOIN prices AS p ON i.gpu = p.gpu AND i.purchase = p.purchase
     LEFT JOIN constants AS c ON i.model = c.model AND i.precision = c.precision
     WHERE i.config_hash = {config_hash:String} AND i.from_ns < {until_ns:Int64} AND i.to_ns > {from_ns:Int64}
 )

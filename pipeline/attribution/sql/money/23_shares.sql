@@ -1,6 +1,6 @@
 -- Splits the busy atoms and ns of each slot by its weights. Atoms go by largest remainder, ties by piece; ns by running totals in the same
 -- order. A slot in which nobody has weight is nobody's: attempt ''.
-INSERT INTO work_shares
+INSERT INTO work_shares (window_from, resource, attempt_id, tier, busy_ns, atoms)
 WITH weighed AS (
     SELECT
         window_from,

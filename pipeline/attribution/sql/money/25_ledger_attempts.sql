@@ -58,7 +58,7 @@ known AS (
 ),
 told AS (
     SELECT
-        s.window_from AS window_from, s.replica AS replica, s.attempt_id AS attempt_id, s.tier AS tier,
+        s.window_from AS window_from, s.pool AS pool, s.resource AS resource, s.attempt_id AS attempt_id, s.tier AS tier,
         k.tenant AS tenant, k.model AS model, k.request_id AS request_id, k.own_fault AS own_fault, k.outcome_stage AS outcome_stage,
         s.atoms AS share_atoms,
         toInt128(s.busy_ns) AS share_ns,
@@ -89,8 +89,8 @@ divided AS (
 SELECT
     window_from,
     {run_id:UInt64} AS run_id,
-    'gpu' AS pool,
-    replica AS resource,
+    pool,
+    resource,
     tenant,
     model,
     classes[n].1 AS class,

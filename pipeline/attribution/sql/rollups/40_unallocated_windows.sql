@@ -5,5 +5,5 @@ FROM ledger AS l
 WHERE l.run_id = {run_id:UInt64}
     AND l.window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC')
     AND l.window_from < toDateTime(intDiv({to_ns:Int64}, 1000000000), 'UTC')
-    AND NOT (l.tenant != '' AND l.payer = 'tenant' AND l.class NOT IN ('unattributed', 'platform_waste', 'idle_reserved', 'idle', 'overhead'))
+    AND NOT (l.tenant != '' AND l.payer = 'tenant' AND l.class NOT IN ('unattributed', 'platform_waste', 'idle', 'overhead'))
 GROUP BY l.window_from, l.run_id, l.pool, l.class

@@ -52,11 +52,11 @@ WITH
             sumIf(l.atoms, l.payer = 'tenant') AS atoms,
             sumMapIf(map(toString(l.class), l.atoms), l.payer = 'tenant') AS class_atoms,
             sumIf(l.atoms, l.payer = 'platform') AS platform_paid_atoms,
-            sumIf(l.atoms, l.pool = 'gpu') AS busy_atoms,
+            sumIf(l.atoms, l.pool = 'gpu' AND l.class != 'idle_reserved') AS busy_atoms,
             sum(l.busy_ns) AS busy_ns
         FROM ledger AS l
         WHERE l.run_id = {run_id:UInt64} AND l.window_from >= first_window AND l.window_from < end_window
-            AND l.tenant != '' AND l.class NOT IN ('unattributed', 'platform_waste', 'idle_reserved', 'idle', 'overhead')
+            AND l.tenant != '' AND l.class NOT IN ('unattributed', 'platform_waste', 'idle', 'overhead')
         GROUP BY l.window_from, l.tenant, l.model
     ),
     shared AS (
