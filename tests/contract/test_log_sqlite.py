@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from pipeline.errors import ConfigurationError
 from pipeline.log import open_append_log, open_read_log, sqlite_file, sqlite_writer
 from pipeline.log.sqlite import SqliteAppendLog, SqliteReadLog
-from pipeline.log.sqlite_writer import Append, SqliteWriter, release, share
+from pipeline.log.sqlite_writer import Append, SqliteWriter, Waiting, release, share
 from schemas.log import LogFull, LogUnavailable, Record, TopicPartition
 from schemas.settings import LogSettings
 
@@ -307,21 +307,28 @@ def test_a_directory_in_the_place_of_the_file_is_unavailable(tmp_path: Path) -> 
 
 
 def test_what_waits_is_bounded_and_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, go, write = threading.Event(), threading.Event(), sqlite_writer.write_batch
+
+    def stand(connection: sqlite3.Connection, batch: Sequence[Waiting]) -> int:
+        taken.set()
+        assert go.wait(30)
+        return write(connection, batch)
+
     monkeypatch.setattr(sqlite_writer, "WAITING_BYTES_MAX", 100_000)
     monkeypatch.setattr(sqlite_writer, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_writer, "write_batch", stand)
     path = tmp_path / "log.sqlite"
-    with closing(SqliteAppendLog(path, 1 << 20, [TOPIC])) as log, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")  # the writer stands for BUSY_SECONDS
+    with closing(SqliteAppendLog(path, 1 << 20, [TOPIC])) as log:
         writer = share(path, 1, None)
         threads = [threading.Thread(target=log.append, args=(TOPIC, {}, BODY)) for _ in range(3)]
         threads[0].start()
-        eventually(lambda: writer._thread is not None and not writer._queue, "the writer did not take the first")
-        for thread in threads[1:]:
+        assert taken.wait(30)
+        for number, thread in enumerate(threads[1:], 1):
             thread.start()
-        eventually(lambda: len(writer._queue) == 2, "the others do not wait")
+            eventually(lambda number=number: len(writer._queue) == number, "the others do not wait")  # type: ignore[misc]
         with pytest.raises(LogFull, match="wait to be written"):
             log.append(TOPIC, {}, BODY)
-        other.execute("ROLLBACK")
+        go.set()
         for thread in threads:
             thread.join()
         release(writer)
