@@ -161,27 +161,30 @@ def status(
     data: Data = None,
     as_json: Json = False,
     verbose: Verbose = False,
-    quality: Annotated[bool, typer.Option("--quality", help="Also what limits the trust in the figures of the last 30 days.")] = False,
+    quality: Annotated[bool, typer.Option("--quality", help="Also what each source's spans tell and what is wrong with them.")] = False,
+    from_time: Annotated[str | None, typer.Option("--from", metavar="TIME", help="Of --quality; the last 24 hours if not given.")] = None,
+    to_time: To = None,
 ) -> None:
     """Lag, dead letters, freshness, windows, conservation. Exit 1 if conservation is broken or the loader stands."""
-    from pipeline.reporting.report import ReportQuery, build_report
+    from pipeline.reporting import quality as sources
+    from pipeline.reporting.report import ReportQuery
     from pipeline.reporting.status import build_status, render, to_json
-    from pipeline.reporting.table import quality_lines
     from pipeline.serving.processes import loader_stands, positions
 
     command = prepare(config, data, as_json, verbose)
-    now = datetime.now(UTC)
+    last = time_of("--to", to_time, datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1))
+    query = ReportQuery(time_of("--from", from_time, last - timedelta(hours=24)), last)
     seen, letters = positions(command.settings), dead_letters(command)
     stands = loader_stands(command.settings, seen)
     with reading(command) as store:
         found = build_status(store, seen, letters, stands)
-        recent = build_report(store, ReportQuery(now - timedelta(days=30), now), letters) if quality else None
+        told = sources.read_quality(store, query) if quality else None
     if as_json:
-        print(to_json(found, recent.data_quality if recent else None), file=command.out.file)
+        print(to_json(found, sources.as_document(told) if told else None), file=command.out.file)
     else:
         render(found, command.out)
-        for line in quality_lines(recent) if recent else ():
-            command.out.print(line, markup=False, highlight=False)
+        if told:
+            sources.render(told, command.out)
     if not found.healthy:
         raise typer.Exit(EXIT_FAILED)
 

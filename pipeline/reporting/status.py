@@ -1,7 +1,7 @@
 """How the whole path is doing: lag, dead letters, freshness, windows, conservation, sizes. Reads only; an empty store is a healthy one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from pipeline.errors import CheckFailed
 from pipeline.statements import statement
 from pipeline.store.client import Store
 from schemas.log import ReadLog
-from schemas.report import DataQuality
 
 SQL = "pipeline.reporting.status_sql"
 UNKNOWN = "–"
@@ -92,7 +91,8 @@ def check_conserved(store: Store) -> None:
         )
 
 
-def to_json(status: Status, quality: DataQuality | None = None) -> str:
+def to_json(status: Status, quality: Mapping[str, Any] | None = None) -> str:
+    """`quality`: the document of pipeline/reporting/quality.py."""
     document: dict[str, Any] = {
         "log": [
             {
@@ -117,7 +117,7 @@ def to_json(status: Status, quality: DataQuality | None = None) -> str:
         "loader_stands": status.loader_stands,
     }
     if quality:
-        document["data_quality"] = quality.model_dump(mode="json")
+        document["quality"] = quality
     return json.dumps(document, indent=1)
 
 

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from pipeline.attribution.rollups import roll_up
 from pipeline.billing.focus import export_focus
+from pipeline.reporting.quality import read_quality
 from pipeline.reporting.report import ReportQuery, build_report
 from pipeline.reporting.status import build_status
 from pipeline.serving.embedded import EmbeddedEngine
@@ -17,6 +18,8 @@ from pipeline.store.client import Store, open_store
 from schemas.settings import Permission, StoreSettings
 from tests.http_server import serving
 from tests.sql import rows
+from tests.sql.captures import configure
+from tests.sql.spans import litellm_chat, litellm_server, stored, vllm_request
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,22 @@ def test_every_statement_of_report_status_and_export_passes_the_front(store: Sto
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     store.command("TRUNCATE TABLE requests")  # the quantiles now come from the sketches
     assert build_report(beside, ReportQuery(rows.FIRST, rows.window(1))) == build_report(store, ReportQuery(rows.FIRST, rows.window(1)))
+
+
+def test_the_quality_of_sources_passes_the_front(store: Store, beside: Store, tmp_path: Path) -> None:
+    configure(store, tmp_path)
+    stored(store, [litellm_server("a", 0, 9), litellm_chat("a", "c1", 1, 8), vllm_request("a", "v1", 2, 7, "c1")])
+    rows.insert(
+        store,
+        {
+            "requests": [rows.request(0, "acme", "m", trace_id="a".ljust(16, "."), flags=["split_unknown"])],
+            "runs": [rows.published(0)],
+            "left_out": [rows.left_out(0, 2)],
+            "rejected_spans": [{"principal": "platform", "service_name": "b", "received_ns": rows.ns(rows.FIRST)}],
+        },
+    )
+    found = read_quality(beside, ReportQuery(rows.FIRST, rows.window(1)))
+    assert found == read_quality(store, ReportQuery(rows.FIRST, rows.window(1)))
+    assert [(source.service, source.read, source.completeness.requests, source.rejected_spans) for source in found.sources] == [
+        ("", 2, 1, 0), ("engine-a", 1, 1, 0), ("b", 0, 0, 1),
+    ]  # fmt: skip

@@ -154,6 +154,10 @@ ROWS: list[Row] = [
     call("reason1", why="stop"),
     call("reason2", why="[odd"),
     call("over", **{"in": 0, "read": 0, "thought": 50}),
+    call("below", read=-16, thought=0),
+    litellm_server("copy", 0, 100),
+    litellm_chat("copy", "c1", 10, 90),
+    litellm_chat("copy", "c2", 10, 90),
     call("ms", first_ms=1.5, stream="1"),
     litellm_server("cached", 0, 100),
     litellm_chat(
@@ -322,7 +326,25 @@ def test_cached_above_input_is_cut_for_the_buckets_and_kept_raw(world: World) ->
     assert [attempt[column] for column in tokens] == [100, 0, 100, 0]
     assert attempt["raw_usage"]["gateway/gen_ai.usage.cache_read.input_tokens"] == 120
     assert "cached_over_input" in attempt["flags"] and "cached_over_input" not in world["agree"].attempt["flags"]
-    assert world["over"].of_attempts("output_tokens", "output_text_tokens", "output_reasoning_tokens") == [(5, 0, 5)]
+
+
+def test_reasoning_above_output_is_cut_for_the_buckets_and_kept_raw(world: World) -> None:
+    attempt = world["over"].attempt
+    assert (attempt["output_tokens"], attempt["output_text_tokens"], attempt["output_reasoning_tokens"]) == (5, 0, 5)
+    assert attempt["raw_usage"]["gateway/thought"] == 50
+    assert "reasoning_over_output" in attempt["flags"] and "reasoning_over_output" in world["over"].request["flags"]
+    assert "reasoning_over_output" not in world["agree"].attempt["flags"]
+
+
+def test_the_same_call_under_a_new_id_is_not_billed_twice(world: World) -> None:
+    assert world["copy"].of_requests("input_tokens", "output_tokens", "delivered_tokens") == [(100, 20, 20)]
+    assert sorted(world["copy"].of_attempts("outcome")) == ["superseded", "useful"]
+
+
+def test_a_negative_hit_is_unknown_for_the_buckets(world: World) -> None:
+    attempt = world["below"].attempt
+    assert (attempt["input_tokens"], attempt["input_uncached_tokens"], attempt["input_cache_read_tokens"]) == (10, 10, None)
+    assert "split_unknown" in attempt["flags"]
 
 
 def test_buckets_are_disjoint_and_cover_the_total(world: World) -> None:

@@ -306,6 +306,7 @@ SELECT
         ('sampled', sampled),
         ('clock_skew', skewed),
         ('cached_over_input', coalesce(coalesce(cache_read, 0) + coalesce(cache_write, 0) > input, 0)),
+        ('reasoning_over_output', coalesce(reasoning > output, 0)),
         ('split_unknown', (isNotNull(input) AND isNull(cache_read)) OR (isNotNull(output) AND isNull(reasoning))),
         ('usage_mismatch', toUInt8(mismatch)),
         ('replica_unlisted', replica != '' AND transform(replica, served.1, arrayMap(x -> toUInt8(1), served), toUInt8(0)) = 0)
