@@ -67,8 +67,8 @@ def test_every_statement_of_report_status_and_export_passes_the_front(store: Sto
         assert build_report(beside, query) == build_report(store, query)
     assert build_status(beside, [], 0) == build_status(store, [], 0)
     assert build_report(beside, ReportQuery(rows.FIRST, rows.window(1))).totals.cost.direct == "1000"
-    assert export_focus(beside, "2026-11", tmp_path / "a.csv").rows == 1
-    export_focus(store, "2026-11", tmp_path / "b.csv")
+    assert export_focus(beside, "2026-11", tmp_path / "a.csv", provider="Example").rows == 1
+    export_focus(store, "2026-11", tmp_path / "b.csv", provider="Example")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     store.command("TRUNCATE TABLE requests")  # the quantiles now come from the sketches
     assert build_report(beside, ReportQuery(rows.FIRST, rows.window(1))) == build_report(store, ReportQuery(rows.FIRST, rows.window(1)))
