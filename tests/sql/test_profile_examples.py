@@ -55,3 +55,42 @@ def test_lmcaches_stacked_transfers_last_as_long_as_they_say_trap_9(store: Store
     assert (request["input_tokens"], request["output_tokens"]) == (1536, 96)
     assert request["stage_ns"]["kv_cache"] + request["stage_ns"]["nic"] == 50_000_000
     assert request["stage_ns"]["nic"] == 13_400_000
+
+
+def test_envoy_ai_gateway_is_read_in_both_conventions_and_tells_the_tenant(store: Store, tmp_path: Path) -> None:
+    """One call in each; the figures are equal, so the readings must be. Cached tokens are part of the prompt, reasoning of the answer."""
+    shared: dict[str, Any] = {"scope": "envoyproxy/ai-gateway", "tenant__id": "acme", "session__id": "s-17"}
+    inference: dict[str, Any] = {
+        "openinference__span__kind": "LLM",
+        "llm__model_name": "m-x",
+        "llm__token_count__prompt": 1536,
+        "llm__token_count__completion": 96,
+        "llm__token_count__total": 1632,
+        "llm__token_count__prompt_details__cache_read": 1024,
+        "llm__token_count__completion_details__reasoning": 40,
+    }
+    convention: dict[str, Any] = {
+        "gen_ai__operation__name": "chat",
+        "gen_ai__request__model": "m-x",
+        "gen_ai__usage__input_tokens": 1536,
+        "gen_ai__usage__output_tokens": 96,
+        "gen_ai__usage__cache_read__input_tokens": 1024,
+        "gen_ai__usage__reasoning__output_tokens": 40,
+    }
+    requests, attempts = read(
+        store,
+        tmp_path,
+        span("one", "c", "ChatCompletion", 0, 2371, **shared, **inference),
+        span("two", "c", "chat m-x", 0, 2371, **shared, **convention),
+    )
+    told = (
+        "tenant",
+        "task_id",
+        "model",
+        "input_uncached_tokens",
+        "input_cache_read_tokens",
+        "output_text_tokens",
+        "output_reasoning_tokens",
+    )
+    assert [tuple(row[column] for column in told) for row in requests] == [("acme", "s-17", "m-x", 512, 1024, 56, 40)] * 2
+    assert {key.partition("/")[0] for row in attempts for key in row["raw_usage"]} == {"gateway"}
