@@ -39,6 +39,14 @@ def test_six_requests_of_seven_roots(reading: Reading) -> None:
     assert {row["response_model"] for row in requests} == {"qwen-x"} and {row["tenant"] for row in requests} == {"unknown"}
 
 
+def test_an_engine_that_says_abort_made_nothing_useful(reading: Reading) -> None:
+    """d4: its client left after 5 tokens; only the finish reason and the status of a thread's span say so."""
+    told = [(row["outcome"], row["delivery"], row["useful_tokens"]) for row in reading[0]]
+    assert told[3] == ("aborted", "partial", 0)
+    assert [outcome for outcome, _, _ in told].count("useful") == 5
+    assert [row["outcome"] for row in reading[1]].count("aborted") == 1
+
+
 def test_more_cached_than_prompt_is_clamped_flagged_and_kept_trap_3(reading: Reading) -> None:
     _, attempts = reading
     retracted = next(row for row in attempts if row["response_id"] == "c3" * 16)

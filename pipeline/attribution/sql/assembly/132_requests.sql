@@ -213,7 +213,8 @@ WITH
             toUInt64(r.closed_ns - r.started_ns) AS e2e_ns,
             if(notEmpty(r.streams), r.streams[1].1, d.first_answer_ns) - r.started_ns AS answered_after,
             r.fields['blocked'] = '1' AS blocked,
-            r.fields['disconnected'] = '1' OR ifNull(r.http_status, 0) = 499 OR arrayExists(x -> x.4 = '1', r.streams) AS disconnected,
+            r.fields['disconnected'] = '1' OR ifNull(r.http_status, 0) = 499 OR arrayExists(x -> x.4 = '1', r.streams)
+                OR d.finish_reason = 'abort' AS disconnected, -- an engine's word for a request that was taken back
             r.role = 'request' AND (r.failed OR ifNull(r.http_status, 0) >= 400) AS refused,
             arrayMap(x -> assumeNotNull(x.3), arrayFilter(x -> isNotNull(x.3), r.streams)) AS streamed_tokens,
             multiIf(
