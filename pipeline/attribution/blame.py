@@ -20,16 +20,16 @@ INNER_STAGES = tuple(stage for stage, rank in RANK.items() if rank > RANK["decod
 def blame(store: Store, scope: Scope) -> None:
     """Fills the scratch tables of blame from work_requests; what they held before is dropped.
 
-    What is usual comes from the run's windows, for stages with too few requests there from the 24 hours before as well.
+    What is usual comes from the request's window, for stages with too few requests there from the 24 hours before as well.
     """
     for table in SCRATCH:
         store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
     parameters = _parameters(scope)
-    store.command(statement(SQL, "60_baselines"), {**parameters, "source": "run", "models": []})
-    unknown = list(store.query(statement(SQL, "61_unknown"), parameters).scalar())
+    store.command(statement(SQL, "60_baselines"), {**parameters, "source": "window", "asked": []})
+    unknown = [(f"{window:%Y-%m-%d %H:%M:%S}", str(model)) for window, model in store.query(statement(SQL, "61_unknown"), parameters).rows]
     if unknown:
-        store.command(statement(SQL, "60_baselines"), {**parameters, "source": "day", "models": unknown})
-    for name in ("62_suspects", "63_blames"):
+        store.command(statement(SQL, "60_baselines"), {**parameters, "source": "day", "asked": unknown})
+    for name in ("62_suspects", "63_blames", "66_neighbours"):
         store.command(statement(SQL, name), parameters)
 
 

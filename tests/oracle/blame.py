@@ -15,6 +15,7 @@ INNERMOST_LAST = (
 )  # fmt: skip
 INNER = {"kernel", "hbm", "nvlink", "switch", "nic"}
 ENOUGH = 30
+DAY_WINDOWS = 96  # of 15 minutes
 
 Key = tuple[str, str, str]  # model, part, stage
 
@@ -79,18 +80,25 @@ def usual(requests: Iterable[Request]) -> dict[Key, tuple[int, int]]:
     return {key: (len(rates), floor(sorted(rates)[(len(rates) + 1) // 2 - 1])) for key, rates in found.items()}
 
 
-def baselines(run: Sequence[Request], day: Sequence[Request]) -> dict[Key, tuple[int, int]]:
-    """`run`: requests of the run's windows. `day`: published ones of the 24 hours before; asked for models in which somebody missed."""
-    enough = {key: value for key, value in usual(run).items() if value[0] >= ENOUGH}
+def baselines(run: Sequence[Request], earlier: Sequence[Request]) -> dict[int, dict[Key, tuple[int, int]]]:
+    """Per window of `run`. `earlier`: published requests of windows before the run's. Asked for models in which somebody missed, the 24
+    hours before a window help, whichever run they are of."""
+    return {window: _of_window(window, run, earlier) for window in {request.window for request in run}}
+
+
+def _of_window(window: int, run: Sequence[Request], earlier: Sequence[Request]) -> dict[Key, tuple[int, int]]:
+    own = [request for request in run if request.window == window]
+    enough = {key: value for key, value in usual(own).items() if value[0] >= ENOUGH}
     lacking = {
         request.model
-        for request in run
+        for request in own
         if request.missed != "none"
-        for part, own in parts_of(request).items()
-        for stage in own
+        for part, times in parts_of(request).items()
+        for stage in times
         if (request.model, part, stage) not in enough
     }
-    longer = {key: value for key, value in usual([*run, *day]).items() if value[0] >= ENOUGH and key[0] in lacking}
+    day = [request for request in (*run, *earlier) if window - DAY_WINDOWS <= request.window <= window]
+    longer = {key: value for key, value in usual(day).items() if value[0] >= ENOUGH and key[0] in lacking}
     return longer | enough
 
 

@@ -1,11 +1,13 @@
 -- What is usual: per model, part of the time line and stage the median (nearest rank) over useful requests, in ps per unit, rounded down.
 -- Prefill and what lies in it goes by uncached input tokens, decode and what lies in it by output tokens, all else by request. A request
 -- takes no part in a stage that it does not have, nor in one that goes by tokens it does not tell. Fewer than 30 requests: no row.
--- source `run`: of the run's windows alone, for all models. `day`: the 24 hours before them too, for {models} and what `run` left open.
-INSERT INTO work_baselines (run_id, model, part, stage, unit, source, n, ps_per_unit)
-SELECT {run_id:UInt64}, model, found.1, stage, found.2, {source:String}, found.3, found.4
+-- Per window, so that it does not matter with which others it is run. source `window`: of its own requests, for all models. `day`: of the
+-- 24 hours before it too, for the pairs (window, model) in {asked} and what `window` left open.
+INSERT INTO work_baselines (window_from, run_id, model, part, stage, unit, source, n, ps_per_unit)
+SELECT window_from, {run_id:UInt64}, model, found.1, stage, found.2, {source:String}, found.3, found.4
 FROM (
     SELECT
+        window_from,
         model,
         stage,
         stage = 'prefill' OR stage IN {inner_stages:Array(String)} AS by_input,
@@ -18,6 +20,7 @@ FROM (
         ] AS parts
     FROM (
         SELECT
+            window_from,
             model,
             stage,
             told,
@@ -30,6 +33,7 @@ FROM (
             intDiv(whole_ns * 1000, greatest(whole_units, 1)) AS whole_ps
         FROM (
             SELECT
+                target AS window_from,
                 model,
                 notEmpty(stage_ttft_ns) AS told,
                 if(isNull(input_uncached_tokens), 0, greatest(assumeNotNull(input_uncached_tokens), 1)) AS input_units,
@@ -39,26 +43,33 @@ FROM (
                 arrayMap(ns -> least(ns, 9000000000000000), mapValues(stage_ns)) AS own_ns,
                 arrayMap((ns, early) -> least(ns, early), own_ns, if(told, mapValues(stage_ttft_ns), arrayResize(CAST([], 'Array(UInt64)'), length(stages)))) AS own_early_ns
             FROM (
-                SELECT model, stage_ns, stage_ttft_ns, input_uncached_tokens, output_tokens
+                SELECT window_from AS at, model, stage_ns, stage_ttft_ns, input_uncached_tokens, output_tokens
                 FROM work_requests
                 WHERE outcome = 'useful'
                     AND window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC')
                     AND window_from < toDateTime(intDiv({to_ns:Int64}, 1000000000), 'UTC')
-                    AND ({source:String} = 'run' OR model IN {models:Array(String)})
+                    AND ({source:String} = 'window' OR model IN (SELECT arrayJoin({asked:Array(Tuple(DateTime('UTC'), String))}).2))
                 UNION ALL
-                SELECT r.model, r.stage_ns, r.stage_ttft_ns, r.input_uncached_tokens, r.output_tokens
+                SELECT r.window_from AS at, r.model, r.stage_ns, r.stage_ttft_ns, r.input_uncached_tokens, r.output_tokens
                 FROM requests AS r
                 WHERE {source:String} = 'day'
                     AND r.outcome = 'useful'
-                    AND r.model IN {models:Array(String)}
+                    AND r.model IN (SELECT arrayJoin({asked:Array(Tuple(DateTime('UTC'), String))}).2)
                     AND r.window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000) - 86400, 'UTC')
                     AND r.window_from < toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC')
                     AND (r.window_from, r.run_id) IN (SELECT window_from, run_id FROM current_runs WHERE kind = 'closed')
             )
+            -- The windows that a request says something about.
+            ARRAY JOIN if(
+                {source:String} = 'window',
+                [at],
+                arrayFilter(w -> at <= w AND at >= w - 86400, arrayDistinct(arrayMap(a -> a.1, {asked:Array(Tuple(DateTime('UTC'), String))})))
+            ) AS target
+            WHERE {source:String} = 'window' OR (target, toString(model)) IN {asked:Array(Tuple(DateTime('UTC'), String))}
         )
         ARRAY JOIN stages AS stage, kinds AS kind, own_ns AS whole_ns, own_early_ns AS early_ns
     )
-    GROUP BY model, stage
+    GROUP BY window_from, model, stage
 )
 ARRAY JOIN parts AS found
-WHERE found.3 >= 30 AND (model, found.1, stage) NOT IN (SELECT model, toString(part), stage FROM work_baselines)
+WHERE found.3 >= 30 AND (window_from, model, found.1, stage) NOT IN (SELECT window_from, model, toString(part), stage FROM work_baselines)

@@ -20,6 +20,7 @@ WITH cuts AS (
 SELECT request_id, 'slo', toString(missed_slo)
 FROM work_requests
 WHERE missed_slo != 'none'
+    AND window_from >= toDateTime(intDiv({from_ns:Int64}, 1000000000), 'UTC') AND window_from < toDateTime(intDiv({to_ns:Int64}, 1000000000), 'UTC')
 UNION ALL
 SELECT request_id, 'tail', measure
 FROM (

@@ -4,14 +4,15 @@ INSERT INTO work_blames (window_from, run_id, request_id, tenant, model, cause, 
 WITH
 -- By number: stage n (1 is `other`) of part p stands at 32 (p - 1) + n; -1: not known.
 usual AS (
-    SELECT model, arrayMap(place -> if(has(places, place), ps[indexOf(places, place)], toInt64(-1)), range(1, 97)) AS ps_per_unit
+    SELECT usual_window, model, arrayMap(place -> if(has(places, place), ps[indexOf(places, place)], toInt64(-1)), range(1, 97)) AS ps_per_unit
     FROM (
         SELECT
+            window_from AS usual_window,
             model,
             groupArray(toUInt8(32 * (CAST(part, 'Int8') - 1) + indexOf({stages:Array(String)}, stage) + 1)) AS places,
             groupArray(toInt64(ps_per_unit)) AS ps
         FROM work_baselines
-        GROUP BY model
+        GROUP BY window_from, model
     )
 ),
 suspected AS (
@@ -29,7 +30,7 @@ suspected AS (
         if(empty(u.ps_per_unit), arrayResize(CAST([], 'Array(Int64)'), 96, toInt64(-1)), u.ps_per_unit) AS ps_per_unit
     FROM (SELECT * FROM work_requests WHERE request_id IN (SELECT request_id FROM work_suspects)) AS r
     INNER JOIN work_suspects AS s ON s.request_id = r.request_id
-    LEFT ANY JOIN usual AS u ON u.model = r.model
+    LEFT ANY JOIN usual AS u ON u.model = r.model AND u.usual_window = r.window_from
 ),
 -- Per stage and part (whether it counts, own ns less usual ns).
 compared AS (
