@@ -59,14 +59,14 @@ def test_the_examples_are_what_the_product_computes(store: Store) -> None:
     assert f"blamed on `{stage}`" in PAGE
 
     scope = rows.scope(1)
-    share = {"window_from": rows.text(rows.FIRST), "replica": "r", "tier": "B"}
+    share = {"window_from": rows.text(rows.FIRST), "resource": "r", "tier": "B"}
     store.insert_rows("work_attempts", attempts())
     store.insert_rows(
         "work_shares", [{**share, "attempt_id": name, "atoms": atoms} for name, atoms in (("aborted", 10_000), ("late", 5_000))]
     )
     store.insert_rows("work_pools", [rows.pool(0, "r", 17_000, busy_atoms=15_000, idle_atoms=2_000)])
-    for name in ("25_ledger_attempts", "26_ledger_nobody"):
-        store.command(statement(money.SQL, name), scope.parameters())
+    for name in ("25_ledger_attempts", "26_ledger_nobody", "26_ledger_idle"):
+        store.command(statement(money.SQL, name), {**scope.parameters(), "until_ns": scope.to_ns})
     money.check_conservation(store)
     classes = dict(store.query("SELECT toString(class), atoms FROM work_ledger WHERE attempt_id = 'aborted'").rows)
     assert {name: number(atoms) for name, _, _, atoms in table("class", "weight", "of 10,000 atoms", "atoms")} == classes
