@@ -16,6 +16,7 @@ from pathlib import Path
 from dashboards.macros import TimeRange, expand
 from dashboards.panel import Panel, query_text
 from dashboards.viewer import DASHBOARDS, time_range
+from pipeline.attribution import blame
 from pipeline.attribution.rollups import roll_up
 from pipeline.attribution.scope import Scope
 from pipeline.configuration.versions import load_configuration, store_configuration
@@ -30,7 +31,7 @@ SQL = "tests.bench.sql"
 DAY_S = 86_400
 WINDOW_S = 900
 SECOND_NS = 10**9
-ROLLUPS = ("runs", "requests", "tenant_windows", "latency_windows", "unallocated_windows", "rated_windows")
+ROLLUPS = ("runs", "requests", "tenant_windows", "latency_windows", "unallocated_windows", "rated_windows", "leak_windows", "blames")
 SPANS_PER_REQUEST = 9
 RECORDED_REQUESTS = 2000
 SLOW_MS = 1000  # measured once: it is far from its budget
@@ -79,9 +80,10 @@ def _fill_day(store: Store, from_s: int, requests: int, tenants: int, models: in
         "models": models,
         "requests": requests,
     }
-    for name in ("day_requests", "day_attempts", "day_ledger", "day_runs"):
+    for name in ("day_requests", "day_attempts", "day_ledger", "day_runs", "day_blames"):
         store.command(statement(SQL, name), parameters)
     roll_up(store, scope)
+    blame.roll_up(store, scope)
 
 
 def _timed(store: Store, now_s: int, tries: int) -> Iterator[tuple[str, float]]:
