@@ -109,7 +109,7 @@ def rows_of(traces: dict[str, list[tuple[Seen, str]]]) -> list[Row]:
 
 
 # No shrinking: a failure names its trace, and that is small.
-@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_random_traces_are_assembled_as_the_definition_says(engine: Store, directory: Path, seed: int) -> None:
     traces = random_traces(random.Random(seed))

@@ -180,7 +180,7 @@ def facts(draw: st.DrawFn) -> tuple[list[Attempt], list[Machine], list[Price], l
     return attempts, rows, gpu_prices, draw(pool_prices()), energy, moved
 
 
-@settings(max_examples=12, deadline=None, phases=(Phase.generate,), suppress_health_check=SLOW)
+@settings(max_examples=8, deadline=None, phases=(Phase.generate,), suppress_health_check=SLOW)
 @given(found=facts())
 def test_sql_and_oracle_agree_to_the_atom_in_every_pool(
     store: Store,
