@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from schemas import pool_pricing
+from schemas import pool_checks
 from schemas.pool_pricing import GatewayPrice, KvStoragePrice, NetworkPrice, OverheadPrice, PoolPrice, PowerPrice
 from schemas.source import Refusal
 from schemas.stages import Outcome
@@ -159,7 +159,7 @@ class PriceBook(Entry):
                     what = f"the price of {owned.gpu!r} must have one row at a time"
                     yield Refusal(("owned_gpu", index), f"overlaps [[gpu]] {number + 1}: {what}")
         rates = [(f"[[{table}]] {n + 1}", row) for table in ("gpu", "owned_gpu") for n, row in enumerate(getattr(self, table))]
-        yield from pool_pricing.refusals(self.pools, rates, replicas, gpus)
+        yield from pool_checks.refusals(self.pools, rates, replicas, gpus)
         yield from overlaps(
             "token",
             self.token,

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from schemas.source import Refusal
 
@@ -40,6 +41,15 @@ def _milliseconds(value: Any) -> Decimal:
     return Decimal(str(value))
 
 
+def _iana_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Berlin") from error
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(_iana_zone)]
 DecimalText = Annotated[Decimal, BeforeValidator(_decimal)]
 Money = Annotated[DecimalText, Field(ge=0)]
 Share = Annotated[DecimalText, Field(gt=0, le=1)]
