@@ -1,6 +1,7 @@
 """`tokenpath demo`: starts everything, sends a modelled cluster's telemetry through it, and checks every result against the truth."""
 
 import json
+import re
 import shutil
 import socket
 import threading
@@ -192,19 +193,24 @@ def atoms_per_ns(command: Command) -> Mapping[str, Fraction]:
 
 
 def check_pages(address: str, start: datetime, end: datetime) -> int:
-    """Fetches the page and every panel as a browser does; returns how many panels answered. Raises CheckFailed."""
+    """Fetches every page that the first one links to, and its panels, as a browser does; returns how many panels answered. Raises
+    CheckFailed."""
     span = f"from={int(start.timestamp())}&to={int(end.timestamp())}"
     answered = 0
-    for name in ("cost", "latency", "leak"):
-        with urlopen(f"{address}/d/{name}?{span}", timeout=30) as answer:
-            page = answer.read().decode()
+    for path in dict.fromkeys(re.findall(r'href="(/d/[^"]+)"', _fetched(address))):
+        page = _fetched(f"{address}{path}?{span}")
         for panel in range(1, page.count('data-panel="') + 1):
-            with urlopen(f"{address}/d/{name}/panels/{panel}.json?{span}", timeout=30) as answer:
+            with urlopen(f"{address}{path}/panels/{panel}.json?{span}", timeout=30) as answer:
                 content = json.load(answer)
             if content.get("kind") not in ("stat", "table", "figure"):
-                raise CheckFailed(f"panel {panel} of {address}/d/{name} shows nothing: {content}")
+                raise CheckFailed(f"panel {panel} of {address}{path} shows nothing: {content}")
             answered += 1
     return answered
+
+
+def _fetched(address: str) -> str:
+    with urlopen(address, timeout=30) as answer:
+        return str(answer.read().decode())
 
 
 def comparison_table(lines: list[Comparison]) -> RichTable:
