@@ -15,7 +15,7 @@ from pipeline.errors import CheckFailed
 from pipeline.reporting.change import FACTORS, Cell, Name, Period, change
 from pipeline.reporting.figures import money_text
 from pipeline.reporting.report import ReportQuery, month_to_date, parameters_of
-from pipeline.reporting.table import UNKNOWN, blank_table, iso, money, plain
+from pipeline.reporting.shown import UNKNOWN, blank_table, iso, money, plain
 from pipeline.statements import statement
 from pipeline.store.client import Store
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.reporting.report import ReportQuery, parameters_of
-from pipeline.reporting.table import UNKNOWN, blank_table, iso, plain
+from pipeline.reporting.shown import UNKNOWN, blank_table, iso, plain
 from pipeline.statements import statement
 from pipeline.store.client import Store
 

@@ -1,18 +1,16 @@
 """The report for people: three tables that fit 100 columns, what nobody answers for, and the reconciliation."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from decimal import Decimal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.reporting.shown import UNKNOWN, blank_table, duration, iso, money, plain
 from schemas.report import Blamed, Figures, Group, Quantiles, Range, Report
 from schemas.usage import SHARED_CLASSES
 
-UNKNOWN = "–"
 FEW_REQUESTS = 100  # below, a tail quantile rests on a single request
 NAMES_SHOWN_MAX = 8
 LEAKS_SHOWN_MAX = 12
@@ -118,11 +116,6 @@ def _table(title: str, by: str, columns: Sequence[tuple[str, Cell]], rows: Seque
     for label, figures in rows:
         table.add_row(Text(label), *(Text(cell(figures)) for _, cell in columns))
     return table
-
-
-def blank_table(title: str, *, show_footer: bool = False) -> Table:
-    """Figures never wrap or shrink; where the terminal is narrow the names do."""
-    return Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_footer=show_footer)
 
 
 def _render_unallocated(report: Report, console: Console) -> None:
@@ -247,31 +240,6 @@ def quality_lines(report: Report) -> list[str]:
     return lines
 
 
-def money(amount: Decimal | None, places: int) -> str:
-    """`1,234.50`; an amount that would round to 0 is `<0.0001`, so that 0 means 0."""
-    if amount is None:
-        return UNKNOWN
-    smallest = Decimal(1).scaleb(-places)
-    if amount and abs(amount) < smallest / 2:
-        return f"<{smallest}"
-    return f"{amount:,.{places}f}"
-
-
-def duration(ns: int | None) -> str:
-    if ns is None:
-        return UNKNOWN
-    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
-        if ns >= size:
-            amount = ns / size
-            return f"{amount:.{0 if amount >= 100 else 1 if amount >= 10 else 2}f} {unit}"
-    return f"{ns} ns"
-
-
-def plain(name: str) -> str:
-    """A name that came from outside: what a terminal could act on is replaced."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
-
-
 def _money_column(name: str, everything: Sequence[Figures], pick: Callable[[Figures], str | None]) -> tuple[str, Cell]:
     places = _places([pick(figures) for figures in everything])
     return name, lambda figures: money(_decimal(pick(figures)), places)
@@ -323,10 +291,6 @@ def _names(names: Sequence[str]) -> str:
 
 def _label(report: Report, group: Group) -> str:
     return f"{group.key[:10]} {group.key[11:16]}" if report.by == "hour" else plain(group.key) or "(no name)"
-
-
-def iso(at: datetime) -> str:
-    return at.isoformat().replace("+00:00", "Z")
 
 
 def _span(during: Range) -> str:

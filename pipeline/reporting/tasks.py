@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pipeline.reporting.figures import money_text
 from pipeline.reporting.report import ReportQuery, parameters_of
-from pipeline.reporting.table import UNKNOWN, blank_table, duration, money, plain
+from pipeline.reporting.shown import UNKNOWN, blank_table, duration, money, plain
 from pipeline.statements import statement
 from pipeline.store.client import Store
 from schemas.usage import ATOMS_PER_UNIT

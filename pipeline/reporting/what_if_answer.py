@@ -13,7 +13,7 @@ from rich.text import Text
 from pipeline.errors import CheckFailed, ConfigurationError
 from pipeline.reporting.figures import money_text
 from pipeline.reporting.report import ReportQuery, parameters_of
-from pipeline.reporting.table import UNKNOWN, blank_table, money
+from pipeline.reporting.shown import UNKNOWN, blank_table, money
 from pipeline.reporting.what_if import (
     ASSUMPTIONS,
     Fleet,
