@@ -53,11 +53,13 @@ def up(
     no_viewer: Annotated[bool, typer.Option("--no-viewer", help="Without the web page.")] = False,
 ) -> None:
     """Run everything on this machine until stopped: receivers, loader, attribution, viewer, ClickHouse's HTTP interface."""
+    from pipeline.configuration.versions import DEFAULT_DIRECTORY
     from pipeline.serving.up import run_up
 
+    of_example = config is None and not DEFAULT_DIRECTORY.is_dir()  # before the engine changes the working directory
     command = prepare(config, data, as_json, verbose)
     pages = None if no_viewer else _pages
-    say = partial(_say_where, command, with_pages=pages is not None)
+    say = partial(_say_where, command, with_pages=pages is not None, of_example=of_example)
     run_up(command, _receive, _counters(), pages, stop_on_signals(), say, _scrape)
 
 
@@ -305,7 +307,7 @@ def _counters() -> Any:
     return Counters({**edge.COUNTERS, **scrape.COUNTERS})
 
 
-def _say_where(command: Command, endpoint: Any, *, with_pages: bool) -> None:
+def _say_where(command: Command, endpoint: Any, *, with_pages: bool, of_example: bool) -> None:
     receive = command.settings.receive
     if command.as_json:
         command.print_json(
@@ -321,6 +323,8 @@ def _say_where(command: Command, endpoint: Any, *, with_pages: bool) -> None:
     command.out.print(f"OTLP/gRPC on {receive.grpc}, OTLP/HTTP on {receive.http}")
     if with_pages:
         command.out.print(f"dashboards on http://{endpoint.http}/")
+    if of_example:
+        command.out.print("replicas and prices are those of the packaged example: copy it to ./tokenpath.d and edit it", style="yellow")
     command.out.print("stop with Ctrl-C", style="dim")
 
 

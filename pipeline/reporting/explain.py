@@ -69,7 +69,8 @@ def explain(store: Store, before: ReportQuery, after: ReportQuery) -> Explanatio
     sides = [_side(store, query) for query in (before, after)]
     for side in sides:
         if not side.windows:
-            raise CheckFailed(f"no attributed window in {_range(side.query)}: nothing to compare with")
+            remedy = "name other periods with --from, --to, --against-from, --against-to"
+            raise CheckFailed(f"no attributed window in {_range(side.query)}: nothing to compare with; {remedy}")
     currencies = sorted({currency for side in sides for currency in side.currencies})
     if len(currencies) > 1:
         raise CheckFailed(f"the periods hold amounts in {' and '.join(currencies)}, which cannot be compared")
